@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and trains a small byte-level GPT on this machine's licence
-# texts with two ranks under a real coordinator and agent. Everything it writes lies in out/.
+# texts with two ranks under a real coordinator and agent. All its files lie in out/.
 set -euo pipefail
 cd "$(dirname "$0")"
 third_party/install.sh

@@ -16,12 +16,12 @@
 set -uo pipefail
 cd "$(dirname "$0")"
 
-# The GiB that are free where Bazel and the tests write.
+# Prints the free GiB where Bazel and the tests write.
 free_disk() {
   df --output=avail --block-size=1G "$1" | tail -1 | tr -d ' '
 }
 
-# Bazel, with lines that say how far it is. A signal ends the script, too.
+# Runs Bazel, with lines that show its progress. A signal ends the script, too.
 bazel_with_progress() {
   local code=0
   python3 third_party/bazel_progress.py bazel "$@" || code=$?
@@ -29,9 +29,8 @@ bazel_with_progress() {
   return "$code"
 }
 
-# Bazel for one sanitizer, asan or tsan. It has an output base of its own, so that the plain build
-# is still there afterwards. Where the disk is small, what it builds is not kept a second time, in
-# the cache.
+# Runs Bazel for one sanitizer, asan or tsan. This build has an output base of its own, so that the
+# plain build is kept. On a small disk the cache keeps no second copy of the build.
 sanitizer() {
   local name="$1" command="$2" cache=()
   shift 2
@@ -49,7 +48,7 @@ if [[ "${1:-}" == --long ]]; then
     //deploy/package:deb_muster-agent || exit 1
   programs="$(mktemp -d)"
   trap 'rm -rf "$programs"' EXIT
-  # A copy: a build in the meantime changes nothing.
+  # A copy, so that a build in the meantime changes nothing.
   cp bazel-bin/{client/cli/muster,coordinator/musterd} \
     bazel-bin/worker/{agent/muster-agent,muster-worker} \
     bazel-bin/tests/{process/paced.so,simulation/simulate} "$programs" || exit 1
@@ -71,7 +70,7 @@ case "${1:-}" in
   --all)
     sanitizers=(asan tsan)
     options=(--test_env=MUSTER_ALL_CASES=1)
-    # What asan.txt names runs there and not a second time without.
+    # Tests that asan.txt names run with the sanitizers, and not a second time without.
     plain+=($(sed 's/^/-/' tests/asan.txt))
     ;;
   *)
@@ -81,7 +80,7 @@ case "${1:-}" in
 esac
 
 third_party/install.sh --packages || exit 1
-# pip keeps one core busy the first time; what needs no LibTorch compiles meanwhile.
+# pip keeps one core busy the first time. Targets without LibTorch compile meanwhile.
 third_party/install.sh --tests &
 installing=$!
 bazel_with_progress build --keep_going //client/... //coordinator:musterd //worker/agent/... ||
@@ -90,22 +89,22 @@ wait "$installing" || exit 1
 
 python="$HOME/.cache/muster/venv/bin/python"
 asan=($(<tests/asan.txt))
-# tsan.txt: what starts threads. notsan: tests in which ThreadSanitizer sees nothing but Debian's
-# libraries, which are not instrumented.
+# tsan.txt names tests that start threads. The tag notsan is for tests in which ThreadSanitizer sees
+# only Debian's libraries, which are not instrumented.
 tsan=(--test_tag_filters=-notsan --build_tag_filters=-notsan $(<tests/tsan.txt))
 
-# Many tests start processes and wait for them: three at a time keep two cores busy.
+# Many tests start processes and wait for them, so three tests at a time keep two cores busy.
 parallel=(--jobs=4 --local_cpu_resources=2 --local_test_jobs=3)
 
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 status=0
-# What `bazel test` of one configuration came to.
+# Prints the results of `bazel test` of one configuration.
 count() {
   "$python" tests/count_cases.py --add "$work/results" "$1" "$work/$1.json" || status=1
 }
 
-# Asked for here, because bazel answers no question while it tests.
+# The list is asked for here, because bazel answers no question while it tests.
 output_base="$(bazel info output_base)" || exit 1
 echo "== plain, $(free_disk "$output_base") GiB of disk are free" >&2
 bazel_with_progress test --keep_going "${parallel[@]}" \

@@ -1,7 +1,7 @@
 """Shared by measurements of step time: arms that run at the same time and are measured in turn.
 
-All arms train without end, rank r on core r, with one thread; all are stopped (SIGSTOP) except the
-one that is measured. A round measures one block of each arm; the order is reversed from round to
+All arms train without end, rank r on core r, with one thread. All arms except the measured arm are
+stopped (SIGSTOP). A round measures one block of each arm; the order is reversed from round to
 round. The step time of a block is the mean over its complete steps, without those that a stop
 interrupted. bench/README.md says why."""
 
@@ -91,8 +91,8 @@ class Arm:
         """(seconds per step, CPU seconds per step) of each block."""
         means, current = [], []
         steps = self.step_seconds()
-        # Those that a stop fell into belong to the blocks too: what is left of them is done in the
-        # next one.
+        # Steps during which an arm was stopped belong to the blocks, too: the next block finishes
+        # them.
         self.steps_in_blocks = len(steps) - next(
             i for i, seconds in enumerate(steps) if seconds >= STOPPED_SECONDS
         )
@@ -159,8 +159,8 @@ class PyTorch(Arm):
 
 class Muster(Arm):
     """`started`: a cluster with a free slot for each of the job's ranks, and a lease that is longer
-    than a stop; the arm closes it. `agents`: returns their pids once the job runs; their CPU time
-    and that of musterd count, too."""
+    than a stop. The arm closes the cluster. `agents`: returns their pids once the job runs; their
+    CPU time and that of musterd count, too."""
 
     def __init__(self, name, job, started, agents):
         super().__init__(name)
@@ -207,8 +207,8 @@ class Muster(Arm):
         return [step["loss"] for step in self._metrics]
 
     def close(self):
-        """Also ends the processes if musterd has already ended (it gets SIGHUP, too): otherwise
-        stopped workers, and agents that wait for it, would stay until their leases end."""
+        """Ends the processes, even if musterd has already ended, which gets SIGHUP, too. Otherwise
+        stopped workers, and agents that wait for them, would stay until their leases end."""
         self.signal(signal.SIGCONT)
         try:
             self._cluster.stop("bench")

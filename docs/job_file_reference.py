@@ -2,10 +2,10 @@
 
     ~/.cache/muster/venv/bin/python docs/job_file_reference.py
 
-rewrites what stands between the page's two markers; the rest of the page is written by hand. Types,
-defaults, ranges and what is needed are read from the fields' options
-(proto/muster/v1/options.proto), everything else from the comments. An alternative without a comment
-is described by the first sentence of its message's."""
+rewrites the text between the page's two markers; the rest of the page is written by hand. Types,
+defaults, ranges and needed fields come from the fields' options (proto/muster/v1/options.proto),
+everything else from the comments. An alternative without a comment has the first sentence of its
+message's comment."""
 
 import dataclasses
 import importlib.util
@@ -27,7 +27,7 @@ BEGIN = f"<!-- The reference: made from {PROTO} by `{COMMAND}`. -->"
 END = "<!-- End of the reference. -->"
 
 Proto = descriptor_pb2.FieldDescriptorProto
-# As in descriptor.proto: the numbers that a SourceCodeInfo.Location.path is made of.
+# The numbers of which a SourceCodeInfo.Location.path is made, as in descriptor.proto.
 FILE_MESSAGE, MESSAGE_FIELD, MESSAGE_ENUM, ENUM_VALUE = 4, 2, 4, 2
 
 
@@ -60,7 +60,8 @@ def run_protoc(*arguments):
 
 
 def read_options(root, folder):
-    """The extension that the fields' rules are: known to descriptor_pb2 from here on."""
+    """Returns the module with the extension for the fields' rules, which descriptor_pb2 knows from
+    here on."""
     if "job_file_options" not in sys.modules:
         run_protoc(f"-I{root}", f"--python_out={folder}", OPTIONS)
         made = pathlib.Path(folder, OPTIONS).with_name("options_pb2.py")
@@ -71,7 +72,7 @@ def read_options(root, folder):
 
 
 def read_schema(root):
-    """Message name -> Message, of everything in the proto file but map entries."""
+    """Returns message name -> Message, for all messages in the proto file but map entries."""
     with tempfile.TemporaryDirectory() as folder:
         options = read_options(root, folder)
         out = pathlib.Path(folder, "set")
@@ -119,7 +120,7 @@ def read_field(message, field, location, number, comments, options, enums):
     is_map = name in {entry.name for entry in message.nested_type if entry.options.map_entry}
     values = []
     if field.type == Proto.TYPE_ENUM:
-        # Of this message or of another one.
+        # The enum of this message or of another one.
         place, enum = enums[".".join(field.type_name.rsplit(".", 2)[-2:])]
         for index, value in enumerate(enum.value):
             if value.number != 0:
@@ -164,7 +165,7 @@ def left_out(rule):
 
 
 def allowed(rule, is_list):
-    """What the rule says is allowed, as a sentence; of numbers as AllowedNumbers in
+    """Returns the allowed values of a rule as a sentence; for numbers as AllowedNumbers in
     common/jobspec/rules.h."""
     low, high = rule.HasField("at_least"), rule.HasField("at_most")
     above, below = rule.HasField("above"), rule.HasField("below")
@@ -201,8 +202,8 @@ def sentences(comment):
 
 
 def places(schema, name_of=lambda field: field.name):
-    """Message name -> the places in the file where it stands ("stages[].fit"), depth first; only
-    those with keys."""
+    """Returns message name -> its places in the file ("stages[].fit"), depth first; only messages
+    with keys."""
     found = {}
 
     def visit(name, place):
@@ -230,13 +231,13 @@ def heading(place_list):
 
 
 def anchor(text):
-    """The fragment that GitHub gives a heading."""
+    """Returns the fragment that GitHub gives a heading."""
     return re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
 
 
 def prose(text):
-    """A comment's text as Markdown in a table: nothing of it is formatting but `code`, and pages
-    are links."""
+    """Returns a comment's text as Markdown for a table: only `code` is formatting, and pages are
+    links."""
     parts = text.split("`")
     for index in range(0, len(parts), 2):
         part = re.sub(r"([*_<>|\[\]])", r"\\\1", parts[index])
@@ -268,7 +269,7 @@ def row(schema, headings, field):
 
 
 def reference(root=ROOT):
-    """The text between the markers."""
+    """Returns the text between the markers."""
     schema = read_schema(root)
     headings = {name: heading(where) for name, where in places(schema).items()}
     headings["JobSpec"] = "The job"
@@ -276,7 +277,7 @@ def reference(root=ROOT):
     for name, title in headings.items():
         message = schema[name]
         lines += ["", f"### {title}", ""]
-        # The page itself says what the whole is.
+        # The page itself describes the whole file.
         if message.comment and name != "JobSpec":
             lines += [prose(message.comment), ""]
         lines += table(schema, headings, message)
@@ -301,7 +302,7 @@ def table(schema, headings, message):
 
 
 def page(root=ROOT):
-    """The whole page as it should be."""
+    """Returns the whole page as it should be."""
     text = (root / PAGE).read_text()
     if text.count(BEGIN) != 1 or text.count(END) != 1:
         raise SystemExit(f"{PAGE}: expected each of these lines once:\n{BEGIN}\n{END}")

@@ -13,7 +13,7 @@ ARMS = 3
 
 
 def points(count, seed):
-    """float32 [count, 2], and the arm of each: int64 [count]."""
+    """Returns points, float32 [count, 2], and the arm of each point, int64 [count]."""
     random = numpy.random.default_rng(seed)
     arm = random.integers(0, ARMS, count)
     radius = numpy.sqrt(random.uniform(0.01, 1, count))

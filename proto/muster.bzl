@@ -3,13 +3,13 @@
 def muster_protos(name, srcs, service_srcs, visibility):
     """One cc_library with the messages of srcs and the services of service_srcs.
 
-    It brings their precompiled header, too. The library `messages` has the messages alone, without
-    gRPC.
+    The library also has their precompiled header. The library `messages` has only the messages,
+    without gRPC.
 
     Args:
       name: the library.
       srcs: all proto files, relative to this package.
-      service_srcs: those of srcs that define a service.
+      service_srcs: the files of srcs that define a service.
       visibility: of the library and of `messages`.
     """
     messages = []
@@ -43,7 +43,8 @@ def muster_protos(name, srcs, service_srcs, visibility):
         deps = ["//third_party/system:protobuf"],
     )
 
-    # One file for all, because gRPC's headers take longer to compile than the services.
+    # One source file for all services, because gRPC's headers take longer to compile than the
+    # services.
     native.cc_library(
         name = "services",
         srcs = ["services.cc"],

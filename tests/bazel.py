@@ -20,7 +20,7 @@ SLOWER = 10
 
 
 def bound(seconds):
-    """For how many seconds to wait for something that takes at most `seconds` on an idle machine.
+    """Returns the seconds to wait for something that takes at most `seconds` on an idle machine.
 
     Every wait of a test takes its bound from here. No test shows how fast something is: the bound
     is reached only where something hangs. It stays below the time that Bazel gives to the whole

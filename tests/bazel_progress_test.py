@@ -1,4 +1,4 @@
-"""What quickstart.sh and test.sh show while bazel runs."""
+"""Tests of the output of quickstart.sh and test.sh while bazel runs."""
 
 import io
 import signal

@@ -1,4 +1,4 @@
-"""Which combinations of several factors a test runs.
+"""The combinations of several factors that a test runs.
 
 By default few of them, chosen so that they still meet what is asked for here; with
 MUSTER_ALL_CASES=1 (./test.sh --all) every combination."""
@@ -39,5 +39,5 @@ def first_ones(values, count):
 
 
 def all_are_run():
-    """Whether this run of the tests is the one with every combination and every seed."""
+    """Returns True if this run of the tests has every combination and every seed."""
     return os.environ.get("MUSTER_ALL_CASES") == "1"

@@ -3,8 +3,8 @@
     count_cases.py --add RESULTS CONFIGURATION EVENTS
     count_cases.py --total RESULTS
 
-`--add` appends what each case of one `bazel test` came to; EVENTS is its --build_event_json_file,
-CONFIGURATION says how it was compiled: plain, asan or tsan. `--total` says how many cases ran in
+`--add` appends the result of each case of one `bazel test`. EVENTS is its --build_event_json_file.
+CONFIGURATION is the way of compiling: plain, asan or tsan. `--total` says how many cases ran in
 each configuration and prints the sum as the last line of ./test.sh. A case that ran in several
 configurations counts once, and has failed if it failed in any. Ends with 1 when anything failed or
 nothing ran."""
@@ -76,7 +76,7 @@ def cases_of_run(events):
         if result["status"] != "PASSED" and "failed" not in cases.values():
             # Timed out, crashed, or leaked.
             found[f"{label} ({result['status']})"] = "failed"
-    # Of several shards some may have none.
+    # Some of several shards may have no cases.
     with_cases = {name.split(" ", 1)[0] for name in found}
     found.update({f"{label} (no readable cases)": "failed" for label in labels - with_cases})
     return found

@@ -1,4 +1,5 @@
-"""What ./test.sh counts: each case once, and how many ran under which sanitizer."""
+"""Tests of the counts of ./test.sh: each case once, and the number of cases under each
+sanitizer."""
 
 import json
 

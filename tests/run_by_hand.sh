@@ -8,7 +8,7 @@ programs="$(realpath "$1")" file="$2"
 shift 2
 root="$(realpath "$(dirname "$0")/..")"
 python="${MUSTER_PYTHON:-$HOME/.cache/muster/venv/bin/python}"
-# What Bazel would put into the runfiles.
+# Files that Bazel would put into the runfiles.
 runfiles="$(mktemp -d)"
 trap 'rm -rf "$runfiles"' EXIT
 tree="$runfiles/muster"

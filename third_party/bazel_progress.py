@@ -1,11 +1,11 @@
-"""Runs bazel and says how far it is, for quickstart.sh and test.sh:
+"""Runs bazel and shows its progress, for quickstart.sh and test.sh:
 
     bazel_progress.py bazel [STARTUP OPTIONS] build|test [OPTIONS] [--] TARGETS
 
-On a terminal one line says it, which is written again and again; otherwise a line at least 30 s
-after the last. The steps are counted before they begin: the total that bazel itself names grows
-until the end, because bazel finds out what there is to do while it does it. Whatever else bazel
-says is passed on. SIGTERM and SIGINT are passed on, too, and the exit code is then 128 + signal."""
+On a terminal one line shows the progress and is written again and again. Otherwise a new line is
+written at least 30 s after the last. The steps are counted before they begin, because bazel's own
+total grows until the end. Other output of bazel is passed on. SIGTERM and SIGINT are passed on,
+too, and the exit code is then 128 + signal."""
 
 import os
 import re
@@ -15,9 +15,9 @@ import sys
 import time
 
 EVERY_SECONDS = 30
-# What moves a terminal's cursor, clears lines and sets its title.
+# Sequences that move a terminal's cursor, clear lines and set its title.
 ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\x1b\][^\x07]*\x07|\r")
-# How a line begins before which bazel took its progress away.
+# The begin of a line before which bazel removed its progress.
 CLEARED = ("\r", "\x1b")
 TIME = re.compile(r"^\(\d\d:\d\d:\d\d\) ")
 STEPS = re.compile(r"^\[([\d,]+) / ([\d,]+)\] ?((\d+ / \d+ tests?[^;]*; )?.*)")
@@ -25,20 +25,20 @@ BEFORE_STEPS = re.compile(r"^(Loading|Analyzing|Building|Checking cached actions
 
 
 class Bar:
-    """Tells bazel's own progress from the rest of what it says, line by line.
+    """Separates bazel's own progress from its other output, line by line.
 
-    Bazel draws its progress as the last lines of the terminal: the first has the numbers, each of
-    the others an action that runs. It takes them away before it says anything else."""
+    Bazel draws its progress as the last lines of the terminal. The first line has the numbers, each
+    other line has a running action. Bazel removes these lines before other output."""
 
     def __init__(self):
         self._drawn = False
         self._tests = ""
         self._said = ""
-        # (steps done, steps that bazel knows, what it does); None before the first step.
+        # (steps done, steps that bazel knows, activity); None before the first step.
         self.steps = None
 
     def message(self, line):
-        """What a line says beside progress; None if nothing."""
+        """Returns the text of a line without progress; None if there is none."""
         text = TIME.sub("", ESCAPES.sub("", line))
         if found := STEPS.match(text):
             self._drawn = True
@@ -52,7 +52,7 @@ class Bar:
             if self.steps and text.strip():
                 self.steps = *self.steps[:2], self._tests + text.strip()
         elif text.strip() or not line.startswith(CLEARED):
-            # Bazel draws how the build ended twice.
+            # Bazel writes the end of the build twice.
             again, self._said = text == self._said and not self._drawn and text.strip(), text
             self._drawn = False
             return None if again else ESCAPES.sub("", line)
@@ -60,7 +60,7 @@ class Bar:
 
 
 def parted(command):
-    """(what comes before bazel's command, the command, its options, the targets)."""
+    """Returns (words before bazel's command, the command, its options, the targets)."""
     words = iter(command)
     start = [next(words)]
     for word in words:
@@ -76,7 +76,7 @@ def parted(command):
 
 
 def requested(label, targets):
-    """Whether one of the targets or patterns names a label."""
+    """Returns True if a target or pattern includes the label."""
     package, _, name = label.partition(":")
     names = {label, f"{package}:all"} | ({package} if package.endswith("/" + name) else set())
     folders = [one.removesuffix("...") for one in targets if one.endswith("/...")]
@@ -84,8 +84,8 @@ def requested(label, targets):
 
 
 def count_steps(lines, targets):
-    """How many of the actions that `bazel aquery` prints the build executes. The archive and the
-    shared library of a library are made only if the library itself is asked for."""
+    """Counts the actions of `bazel aquery` that the build executes. The archive and the shared
+    library of a library are made only if the library itself is asked for."""
     steps = 0
     library = False
     for line in lines:
@@ -98,7 +98,7 @@ def count_steps(lines, targets):
 
 
 class Started:
-    """The process that runs; a signal that comes is passed on to it."""
+    """The running process, to which signals are passed on."""
 
     def __init__(self):
         self.caught = None
@@ -112,7 +112,7 @@ class Started:
             self._process.send_signal(number)
 
     def start(self, command, **options):
-        # A group of its own: what a terminal sends to this process comes once.
+        # The process has a group of its own, so that a signal of the terminal comes once.
         self._process = subprocess.Popen(
             command, text=True, errors="replace", process_group=0, **options
         )
@@ -122,7 +122,7 @@ class Started:
 
 
 def steps_of(started, command):
-    """The number of all steps, those that are done already among them; 0 if it is not known."""
+    """Returns the number of all steps, including finished steps; 0 if the number is not known."""
     start, _, options, targets = parted(command)
     wanted = " ".join(target for target in targets if not target.startswith("-"))
     unwanted = " ".join(target[1:] for target in targets if target.startswith("-"))
@@ -135,12 +135,12 @@ def steps_of(started, command):
         stderr=subprocess.DEVNULL,
     )
     lines = asked.communicate()[0].splitlines()
-    # One more, which writes the state of the workspace.
+    # One more step writes the state of the workspace.
     return count_steps(lines, targets) + 1 if lines else 0
 
 
 class Shown:
-    """Writes how far it is to standard error."""
+    """Writes the progress to standard error."""
 
     def __init__(self, total, out=sys.stderr, clock=time.monotonic):
         self._total, self._out, self._clock = total, out, clock

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Installs what building and running Muster needs and this machine lacks: Debian packages (through
-# sudo where that is needed) and, unless $LIBTORCH names a LibTorch, a virtual environment with
-# PyTorch's wheel, which is also the C++ distribution. `--tests` adds what the tests compare with;
-# `--packages` is Debian's part alone. Does nothing when all is there.
+# Installs the missing parts that building and running Muster needs. These are Debian packages
+# (through sudo if necessary) and a virtual environment with PyTorch's wheel, which is also the C++
+# distribution. There is no such environment if $LIBTORCH names a LibTorch. `--tests` adds the
+# packages that the tests use. `--packages` installs only Debian's packages. Does nothing if
+# everything is installed.
 set -euo pipefail
 
 packages=(
@@ -12,13 +13,13 @@ packages=(
   nlohmann-json3-dev prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc python3
   python3-venv zlib1g-dev
 )
-# What the fault suite cuts networks and delays system calls with; what checks guarded members, and
-# fuzzes readers; what makes Debian packages, and the roots in which they are tried; what scrapes
-# metrics. (Where systemd runs, Debian's package starts a Prometheus of its own on port 9090, which
-# the tests do not use.)
+# Programs for the tests: the fault suite cuts networks and delays system calls, Clang checks
+# guarded members and fuzzes readers, Debian packages are made and tried in roots of their own, and
+# Prometheus scrapes metrics. (Where systemd runs, Debian's package starts a Prometheus of its own
+# on port 9090, which the tests do not use.)
 test_packages=(clang debootstrap dpkg-dev iproute2 libclang-rt-14-dev prometheus strace)
 [[ "${1:-}" == --tests ]] && packages+=("${test_packages[@]}")
-# Exactly these: the tests' tolerances were measured with them.
+# Exact versions, because the tests' tolerances were measured with them.
 wheels=(torch==2.13.0 numpy)
 test_wheels=(
   safetensors==0.8.0 transformers==5.23.0 grpcio-tools==1.85.1 pytest==9.2.0 pandas==3.1.1
@@ -57,8 +58,8 @@ for wheel in "${wheels[@]}"; do
     echo "installing ${wheels[*]} into $venv" >&2
     mkdir -p "$(dirname "$venv")"
     [[ -x "$venv/bin/python" ]] || python3 -m venv "$venv"
-    # torch first: another package must not draw in a newer one. pip would compile all of it on one
-    # core.
+    # torch comes first, so that no other package installs a newer torch. pip would compile all of
+    # it on one core.
     for one in "${wheels[@]}"; do "$venv/bin/pip" install -q --no-compile "$one"; done
     # a package may hold what is no Python 3
     "$venv/bin/python" -m compileall -q -j 0 "$venv/lib" >/dev/null || true

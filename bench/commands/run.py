@@ -1,9 +1,9 @@
-"""What a command costs on a job that has had many: time, bytes and rows of the first 100 and of the
-last 100.
+"""The cost of a command on a job with many commands: time, bytes and rows of the first 100 and of
+the last 100.
 
-One client asks for a new learning rate, again and again, on one job that waits for slots; each call
-is answered once it is durable. bench/README.md says more. Run as: PYTHONPATH=. python3
-bench/commands/run.py --musterd bazel-bin/coordinator/musterd"""
+One client sets a new learning rate, again and again, on one job that waits for slots. Each call is
+answered when the command is durable. The page bench/README.md says more. Run as: PYTHONPATH=.
+python3 bench/commands/run.py --musterd bazel-bin/coordinator/musterd"""
 
 import argparse
 import pathlib

@@ -1,4 +1,4 @@
-"""What is measured: models, data and initial values, the same for Muster and for PyTorch."""
+"""The measured cases: models, data and initial values, the same for Muster and for PyTorch."""
 
 import dataclasses
 import fnmatch
@@ -124,7 +124,7 @@ class Case:
     options: dict
     per_rank: int
     samples: int
-    # So low that rounding is not blown up: then losses can be compared, and they are.
+    # The rate is so low that rounding errors do not grow, so that losses can be compared.
     learning_rate: float
     # Rules of the job file; the last one that fits decides.
     trainable: tuple = ()

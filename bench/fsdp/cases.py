@@ -1,4 +1,4 @@
-"""What is measured: the cases of bench/ddp with none, half and almost all of their parameters
+"""The measured cases: the cases of bench/ddp with none, half and almost all of their parameters
 frozen, and a model of many small units."""
 
 import dataclasses

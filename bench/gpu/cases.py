@@ -1,4 +1,4 @@
-"""What bench/gpu measures: models with the batch of a rank."""
+"""The cases of bench/gpu: models with the batch of a rank."""
 
 import dataclasses
 
@@ -14,7 +14,7 @@ class Case:
         return next(iter(self.model.values()))
 
     def tokens(self):
-        """Of one step."""
+        """Returns the number of tokens in one step."""
         return self.per_rank * self.options["context"]
 
 

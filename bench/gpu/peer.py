@@ -1,10 +1,10 @@
 """One rank of eager PyTorch training a case: `peer.py FOLDER CASE KIND DEVICE STEPS [TRACE]`.
 
 KIND: ddp (DistributedDataParallel as its users tune it: gradient_as_bucket_view, static_graph,
-fused optimizer), fsdp (FSDP2: fully_shard of each block and of the root, fused optimizer). In the
-end one line of JSON: seconds per step over all steps but the first ten, without a wait for the GPU
-in between, and the losses. TRACE: the kernels of steps 11 to 20 go to this file, and nothing is
-timed."""
+fused optimizer), fsdp (FSDP2: fully_shard of each block and of the root, fused optimizer). The last
+output is one line of JSON with the losses, and with seconds per step over all steps but the first
+ten. There is no wait for the GPU in between. TRACE: the kernels of steps 11 to 20 go to this file,
+and nothing is timed."""
 
 import json
 import pathlib

@@ -4,11 +4,11 @@ in a folder that tests/gpu/carry.sh has made (its run.sh sets what is needed).
 Each arm is a process that makes the same steps from the same weights on the same samples; the first
 ten are left out. A round runs each arm once, in turn; the order is reversed from round to round
 (ABBA). Ratios are taken within rounds; the table has their median and a 95% bootstrap interval.
-PyTorch's DDP runs twice in each round, A against A: if the interval of that ratio does not contain
+PyTorch's DDP runs twice in each round, A against A. If the interval of this ratio does not contain
 1 or goes beyond 2%, there is no resolution.
 
-The share of a step in which the GPU idles comes from a run of its own: the time between the first
-and the last kernel of ten steps that no kernel and no copy covers."""
+The share of a step in which the GPU idles comes from a separate run. It is the time without kernel
+and copy, between the first and the last kernel of ten steps."""
 
 import argparse
 import collections

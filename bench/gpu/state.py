@@ -1,14 +1,14 @@
-"""How long training waits for the state of GPT-2 small (AdamW) to be copied from the GPU, for a
-checkpoint and for a gather in the background: `python3 -m bench.gpu.state`, in a folder that
-tests/gpu/carry.sh has made.
+"""The time for which training waits while the state of GPT-2 small (AdamW) is copied from the GPU.
+The state is for a checkpoint and for a gather in the background: `python3 -m bench.gpu.state`, in a
+folder that tests/gpu/carry.sh has made.
 
-The job has one rank and runs under musterd and an agent, and trains while it is asked for a
-checkpoint and for a gather. What it waits is what Muster says of each (stall_seconds, seconds); the
-next one is not asked for before the one before is on the disk. The peer is a process that copies
-tensors of the same sizes on the same GPU, each into pinned memory, and waits once; meanwhile the
-job is halted. Its first copy is into memory that it allocates, the second one into the same. In the
-first round Muster allocates its memory; it keeps it from then on. Ratios are taken within the other
-rounds; the table has their median and a 95% bootstrap interval."""
+The job has one rank and runs under musterd and an agent. It trains while the benchmark asks for
+checkpoints and gathers. The measured wait is the one that Muster reports for each (stall_seconds,
+seconds). The benchmark asks for the next one when the last one is on the disk. The peer is a
+process that copies tensors of the same sizes on the same GPU into pinned memory, and waits once.
+The job is halted meanwhile. Its first copy allocates the memory, and its second copy uses the same
+memory. In the first round Muster allocates the memory, and keeps this memory from then on. Ratios
+are taken within the other rounds; the table has their median and a 95% bootstrap interval."""
 
 import argparse
 import pathlib
@@ -67,7 +67,7 @@ def peer():
             seconds.append(time.perf_counter() - began)
             began = time.perf_counter()
         del host, tensors
-        # So that the memory is new the next time.
+        # The memory is freed so that the next round allocates it anew.
         if ranks.device() == "cuda":
             torch.cuda.empty_cache()
             torch._C._host_emptyCache()

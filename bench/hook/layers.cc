@@ -68,14 +68,14 @@ class Plain : public Model {
   const int64_t classes_;
 };
 
-// Sets the flags that are set already.
+// A hook that sets flags which are set already.
 class WithFlagHook : public Plain, public FlagHook {
  public:
   using Plain::Plain;
   void BeforeStep(int64_t) override { first().Train(true); }
 };
 
-// Writes the values that are there already.
+// A hook that writes values without changing them.
 class WithValueHook : public Plain, public StepHook {
  public:
   using Plain::Plain;

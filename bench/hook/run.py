@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a step hook costs: `bench/hook/run.py` builds, measures and prints a table for each
+"""The cost of a step hook: `bench/hook/run.py` builds, measures and prints a table for each
 strategy.
 
 The method stands in bench/harness.py and bench/table.py; bench/README.md says why.

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""What join costs: `bench/join/run.py` builds, measures and prints the tables. Even inputs with
-join and without, PyTorch's own join beside it, and the first two with new processes for each run;
-ranks whose fellow has no input, beside even ones; and whole runs in which rank 0 ends early. The
-method stands in bench/harness.py and bench/table.py, that of whole runs below; bench/README.md says
-why. Links other than loopback need root."""
+"""The cost of join: `bench/join/run.py` builds, measures and prints the tables. There are three
+comparisons. First, even inputs with join and without, beside PyTorch's own join; and Muster's two
+with new processes for each run. Second, ranks beside a rank without input, against even ranks.
+Third, whole runs in which rank 0 ends early. The method stands in bench/harness.py and
+bench/table.py, that of whole runs below; bench/README.md says why. Links other than loopback need
+root."""
 
 import argparse
 import os
@@ -137,7 +138,8 @@ def runs_in_turn(case, strategy, link, rounds, steps, changes, programs):
 
 
 def over(rounds, name, base, begin, of=statistics.median):
-    """Of the steps from `begin` on, by round: those of `name` over those of `base`."""
+    """Returns the ratios of the steps from `begin` on, by round: those of `name` over those of
+    `base`."""
     return [of(found[name][begin:]) / of(found[base][begin:]) for found in rounds]
 
 
@@ -158,9 +160,9 @@ def ending_early(case, strategy, link, rounds, steps, programs):
 
 
 def even_anew(case, strategy, link, rounds, steps, programs):
-    """Even runs with join and without, new processes for each: where its memory lies makes a
-    process a few percent faster or slower for as long as it lives, which no number of rounds of the
-    same processes takes out."""
+    """Even runs with join and without, with new processes for each. The place of its memory makes a
+    process a few percent faster or slower for its whole life. More rounds of the same processes
+    would not remove this difference."""
     names = ["join", "no join", "join, again"]
     changes = {
         name: own_files([steps, steps], "drop" if name == "no join" else "uneven") for name in names

@@ -1,7 +1,7 @@
-// How long it takes to plan one million parameters on 4096 ranks, and their move to 4095.
+// The time to plan one million parameters on 4096 ranks, and to plan their move to 4095 ranks.
 //
-// With buckets of three sizes, five runs of each: the best and the worst total, and the parts of
-// the best.
+// Buckets have three sizes, with five runs of each. The output has the best and the worst total,
+// and the parts of the best.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""What it costs to measure Muster from outside: `bench/outside/run.py` builds, measures and prints
-the table. One job trains with all of it on (`--http`, scraped once a second; `metrics:
-{tensorboard}`; `--webhook`, whose receiver accepts everything), one with all of it off, and one
-more with all of it off. Each block has new processes, because two processes of one program differ
-by more than what is measured here. CPU seconds of the workers, the agent and musterd count.
-bench/README.md says why."""
+"""The cost of measuring Muster from outside: `bench/outside/run.py` builds, measures and prints the
+table. One job trains with all outputs on: `--http`, scraped once a second; `metrics:
+{tensorboard}`; `--webhook`, whose receiver accepts everything. Two jobs train with all outputs off.
+Each block has new processes, because two processes of one program differ by more than what is
+measured here. CPU seconds of the workers, the agent and musterd count. bench/README.md says why."""
 
 import argparse
 import contextlib
@@ -35,7 +34,7 @@ ARMS = [("everything on", True), ("everything off", False), ("off, again", False
 
 
 class Receiver(http.server.BaseHTTPRequestHandler):
-    """Of webhooks."""
+    """A receiver of webhooks."""
 
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
@@ -89,7 +88,7 @@ class Scraper:
 
 
 class Figures:
-    """Of one arm: what its blocks came to, in the order of the rounds."""
+    """The results of an arm's blocks, in the order of the rounds."""
 
     def __init__(self, name):
         self.name = name

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""What reading the next batch in a thread of its own gains: `bench/read_ahead/run.py --before
+"""The gain from reading the next batch in a thread of its own: `bench/read_ahead/run.py --before
 FOLDER`, the four programs of a commit without it (such as d97f78b), or of this one with a `return;`
 as the first line of ReadAhead::Begin.
 
-One rank trains a small model on large rows, 256 rows of 28 thousand numbers in a step: as float32
-(28 MB), so that a step takes about as long as its batch; as bytes that become float32, so that the
-batch takes longer; and as float32 from a file of 1.1 GB that is read once and whose pages the
-kernel was told to drop before each run, so that the batch waits for the disk. Both programs run the
+One rank trains a small model on large rows, 256 rows of 28 thousand numbers in a step. There are
+three forms of rows. As float32 (28 MB), a step takes about as long as its batch. As bytes that
+become float32, the batch takes longer. As float32 from a file of 1.1 GB, the batch waits for the
+disk: the file is read once, and the kernel drops its pages before each run. Both programs run the
 same job in turn, in an order that is reversed from round to round; their losses must be equal. The
-figure of a run is the mean duration of its steps without the first ten, as `muster metrics` has it;
-the ratio is the median of those within rounds, with its 95% bootstrap interval."""
+figure of a run is the mean duration of its steps without the first ten, as in `muster metrics`. The
+ratio is the median of the ratios within rounds, with its 95% bootstrap interval."""
 
 import argparse
 import os

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What a fault costs: from the kill to the next finished step, and how many steps have to be done
-again.
+"""The cost of a fault: the time from the kill to the next finished step, and the number of steps
+that are done again.
 
     bench/recovery/run.py [--programs DIR] [--plugin paced.so] [--kills 20] [--parts kill,vanish]
     [--lease 10s]

@@ -1,4 +1,4 @@
-// What it costs before each step to see that no parameter was frozen or unfrozen: microseconds per
+// The cost of the check before each step that no parameter was frozen or unfrozen: microseconds per
 // 1000 parameters.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/zeros.h>

@@ -1,5 +1,5 @@
-"""One rank of what a refresh cannot do without: the bytes that travel, sent over Gloo, and a copy
-of those that are laid out anew. Prints the seconds that all ranks took together, the median."""
+"""One rank of the necessary work of a refresh: the moved bytes are sent over Gloo, and the bytes
+with a new layout are copied. Prints the seconds that all ranks took together, the median."""
 
 import statistics
 import sys

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What a change of trainability costs while a job runs: `bench/refresh/run.py` builds, measures and
-prints the tables. bench/README.md says what is compared."""
+"""The cost of a change of trainability while a job runs: `bench/refresh/run.py` builds, measures
+and prints the tables. bench/README.md says what is compared."""
 
 import argparse
 import json
@@ -22,8 +22,8 @@ from bench import harness  # noqa: E402
 from bench.refresh.cases import CASES  # noqa: E402
 from tests.parity import cluster  # noqa: E402
 
-# In buckets of the default size a layer has one of its own, and what is frozen beside it moves
-# nothing; in one bucket everything shifts.
+# With the default size each layer has a bucket of its own, and freezing another layer moves
+# nothing. In a single bucket everything shifts.
 STRATEGIES = {
     "ddp": {"ddp": {}},
     "sharded_ddp": {"sharded_ddp": {}},
@@ -36,7 +36,7 @@ MOST_BYTES = 11e9
 
 
 def fairscale_folder():
-    """Where the package lies, without its dependencies: torch is there."""
+    """The folder of the package without its dependencies; torch is installed."""
     folder = pathlib.Path.home() / ".cache/muster" / FAIRSCALE
     if not folder.exists():
         subprocess.run(
@@ -47,7 +47,7 @@ def fairscale_folder():
 
 
 def ranks_of(module, world_size, arguments, environment=None):
-    """What the last line of rank 0 says, where all ranks of a program ended well; else None."""
+    """Returns the last line of rank 0 if all ranks of a program ended well; else None."""
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
         store = pathlib.Path(name) / "store"
         ranks = [
@@ -67,8 +67,8 @@ def ranks_of(module, world_size, arguments, environment=None):
 
 
 def least_ms(world_size, moved, laid_out):
-    """What the bytes that a refresh moves take over Gloo, and a copy of what each rank lays out,
-    all ranks at once."""
+    """Returns the time to send a refresh's moved bytes over Gloo, and the time to copy the bytes
+    with a new layout, all ranks at once."""
     if moved == 0 and laid_out == 0:
         return 0.0
     found = ranks_of(

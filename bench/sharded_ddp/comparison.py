@@ -1,5 +1,5 @@
-"""What the measurements of the strategies that shard have in common: arms on a link, their tables,
-and whether the peer is one."""
+"""The common parts of the measurements of sharding strategies: arms on a link, their tables, and
+the check that the peer computes the same."""
 
 import argparse
 import dataclasses

@@ -1,5 +1,5 @@
-"""How the ranks of an arm reach each other: loopback, or a namespace each and a link of limited
-bandwidth in between."""
+"""The links between the ranks of an arm: loopback, or a namespace for each rank with a link of
+limited bandwidth in between."""
 
 import contextlib
 import json
@@ -22,7 +22,7 @@ class Loopback:
         pass
 
     def command(self, rank, command):
-        """As rank `rank` of an arm runs it."""
+        """Returns the command as rank `rank` of an arm runs it."""
         return command
 
     def muster(self, name, job, folder, programs):
@@ -46,8 +46,8 @@ class Limited:
     of its own per namespace, without a limit. Needs root. What a killed run has left behind is
     removed first."""
 
-    # What lies in socket buffers when an arm is stopped has to be off the link before the next one
-    # is measured.
+    # Bytes in socket buffers of a stopped arm must have left the link before the next arm is
+    # measured.
     settle_seconds = 0.3
 
     def __init__(self, rate):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What a rank's memory is used for, strategies beside each other and PyTorch:
-`bench/sharded_ddp/memory.py` builds, measures and prints the table. Counted by the allocator
-(docs/memory.md), so it does not matter what else the machine does meanwhile."""
+"""The use of a rank's memory, for each strategy and for PyTorch: `bench/sharded_ddp/memory.py`
+builds, measures and prints the table. Counted by the allocator (docs/memory.md), so it does not
+matter what else the machine does meanwhile."""
 
 import argparse
 import dataclasses
@@ -103,8 +103,8 @@ class Size:
 
 
 def row(strategy, ranks, world_size, size):
-    """Of the rank that holds the most. True where every rank's model state lies within the
-    tolerance of the formula."""
+    """The values of the rank that holds the most. True where every rank's model state lies within
+    the tolerance of the formula."""
     # In ddp the reduced gradients stay in the buckets, where contributions come on top: no counter
     # of their own.
     in_buckets = 4 * size.trained if strategy == "ddp" else 0

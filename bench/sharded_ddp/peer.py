@@ -32,8 +32,8 @@ def shard(model, blocks, world_size, reshard_after_forward=False):
 
 
 def gather_ahead(model, blocks):
-    """What FSDP2 leaves to streams, which a CPU has none of: the next block's parameters are
-    gathered while one runs."""
+    """Gathers the next block's parameters while a block runs. FSDP2 does this by streams, which a
+    CPU does not have."""
     model._set_unshard_async_op(True)
     blocks = list(blocks)
     model.set_modules_to_forward_prefetch(blocks[:1])

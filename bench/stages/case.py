@@ -1,4 +1,4 @@
-"""What is evaluated: the GPT of bench/ddp over fewer samples, on two ranks."""
+"""The evaluated case: the GPT of bench/ddp over fewer samples, on two ranks."""
 
 import dataclasses
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Whether evaluation leaves memory behind: `bench/stages/memory.py`.
+"""A check that evaluation leaves no memory behind: `bench/stages/memory.py`.
 
-A job of the GPT of bench/ddp on two ranks goes through 20 cycles of fit, validate, fit and test.
-At the end of each stage the worker returns freed memory to the kernel, and says in its log how much
-is resident. The figure of a cycle is what is resident at its end, after the test; from the third
+A job of the GPT of bench/ddp on two ranks goes through 20 cycles of fit, validate, fit and test. At
+the end of each stage the worker returns freed memory to the kernel, and says in its log how much is
+resident. The figure of a cycle is the resident memory at its end, after the test. From the third
 cycle on it must not grow by more than 1 MiB. The same job without evaluation (40 stages `fit`) is
 measured beside it. The strategies are measured one after the other."""
 
@@ -44,7 +44,7 @@ def job_of(strategy, inputs, cycle):
 
 
 def resident(log, rank, cycle):
-    """What the rank said at the end of each cycle, in MiB."""
+    """Returns the memory that the rank reported at the end of each cycle, in MiB."""
     # A line begins with its generation and rank.
     line = rf"(?m)^\[1\.{rank}\] .*: after stages\[(\d+)\]: ([0-9.]+) MiB"
     said = dict(re.findall(line, log))

@@ -2,15 +2,15 @@
 """A validation pass of Muster beside one of PyTorch: `bench/stages/run.py`. Nothing else may run
 meanwhile.
 
-The GPT of bench/ddp (4 layers, width 256) evaluates 512 samples of 128 tokens on two ranks with one
-thread each, rank r on core r, in batches of 8: loss and accuracy. Muster runs a job of validation
-stages alone, as users do; the time of a pass is the difference between a job of MANY passes and
-one of ONE, divided by the number of passes between them, so the start does not count. PyTorch
-(peer.py) evaluates under no_grad in eager mode; the time of a pass is that of its loop and of
-adding up the totals, without its first pass. The arms of a strategy run in turn, in an order that
-is reversed from round to round; PyTorch is measured twice, A against A. The ratios are the medians
-of those within rounds, with 95% bootstrap intervals. Losses must be equal within 1e-6, and
-accuracies equal."""
+The GPT of bench/ddp (4 layers, width 256) evaluates 512 samples of 128 tokens in batches of 8: loss
+and accuracy. There are two ranks with one thread each, rank r on core r. Muster runs a job of
+validation stages only, as users do. The time of a pass comes from a job of MANY passes and a job of
+ONE: their difference, divided by the difference of the numbers of passes. So the start does not
+count. PyTorch (peer.py) evaluates under no_grad in eager mode. The time of a pass is the time of
+its loop and of adding up the totals, without the first pass. The arms of a strategy run in turn, in
+an order that is reversed from round to round; PyTorch is measured twice, A against A. The ratios
+are the medians of those within rounds, with 95% bootstrap intervals. Losses must be equal within
+1e-6, and accuracies equal."""
 
 import argparse
 import datetime

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What the number of samples costs at the start of a job: `bench/start/run.py` builds, measures and
-prints a table.
+"""The cost of the number of samples at the start of a job: `bench/start/run.py` builds, measures
+and prints a table.
 
 A job of two ranks and one step, on a file of tokens that has a hole in place of them, so that no
 disk is read. In each round every order runs once on every number of samples; the order of the runs

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""The memory that a rank needs for a gather, a consolidation, a save and a load, and the bytes
-that it reads on resume.
+"""The memory that a rank needs for a gather, a consolidation, a save and a load, and the bytes that
+it reads on resume.
 
     bench/state/memory.py --programs DIR [--ranks 4] [--folder DIR]
 
-The job is that of run.py (AdamW, 100 million parameters), and it is paused. Memory by RSS: the
-peak of the resident memory during the operation (VmHWM, which is reset before), less what was
-resident before it. Memory by the allocator: what LibTorch's allocator had given for other
-purposes than training at the peak (RankMemory.other.peak_bytes, which is never reset), less what
-it had given before the operation; so a later operation shows at least what an earlier one needed.
-Of a load: the peaks since the process began, less what is in use when the load is over. The bytes
-read are those of the read calls of a worker until its session has started (rchar in /proc), less
-those of a worker of the same job that starts without a checkpoint."""
+The job is that of run.py (AdamW, 100 million parameters), and it is paused. Memory by RSS: the peak
+of the resident memory during the operation (VmHWM, which is reset before), less what was resident
+before it. Memory by the allocator: the peak of memory for other purposes than training
+(RankMemory.other.peak_bytes, which is never reset), less the memory in use before the operation. So
+a later operation shows at least the need of an earlier one. Of a load: the peaks since the process
+began, less what is in use when the load is over. The bytes read are the bytes of a worker's read
+calls until its session has started (rchar in /proc). The bytes of a worker of the same job without
+a checkpoint are subtracted."""
 
 import argparse
 import json
@@ -62,7 +62,7 @@ def memory(muster, purpose):
 
 
 def peaks(muster, operation):
-    """What each rank needed more during the operation: by RSS, and by the allocator."""
+    """The additional memory of each rank during the operation: by RSS, and by the allocator."""
     given = [now for now, _ in memory(muster, "other")]
     before = {}
     for pid in pids(muster):

@@ -1,6 +1,6 @@
 """One of two ranks of the peer of bench/state: FSDP2 with the same model and optimizer. Reads one
-command from each line of its standard input, carries it out with the other rank, and prints the
-seconds (rank 0 only). The first line that it prints has the losses of its STEPS steps.
+command from each line of standard input, carries the command out with the other rank, and prints
+the seconds (rank 0 only). The first line that it prints has the losses of its STEPS steps.
 
     peer.py RANK PORT FOLDER WIDTH LAYERS STEPS
 
@@ -99,7 +99,8 @@ def everything():
 
 
 def async_save():
-    """How long dcp.async_save holds training up. It is waited for before this returns."""
+    """Returns the time for which dcp.async_save holds training up. It is waited for before this
+    returns."""
     checkpoint = folder / "async"
     if rank == 0:
         shutil.rmtree(checkpoint, ignore_errors=True)

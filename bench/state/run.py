@@ -70,7 +70,7 @@ class Peer:
         self.losses = json.loads(self.tell(None)[0])
 
     def tell(self, command):
-        """What the ranks answer."""
+        """Returns the answers of the ranks."""
         answers = []
         for process in self.ranks:
             if command is not None:
@@ -172,8 +172,9 @@ class Muster:
         return done["result"]["checkpoint"]
 
     def load(self):
-        """How long rank 0 reads and checks its part of the newest checkpoint, after the loss of a
-        worker. The steps after the checkpoint are trained twice, and must have the same losses."""
+        """Returns the time for which rank 0 reads and checks its part of the newest checkpoint,
+        after the loss of a worker. The steps after the checkpoint are trained twice, and must have
+        the same losses."""
         begin = int(self.job()["step"])
         self.cli("resume", "job", "--wait")
         self.await_steps(2)
@@ -204,7 +205,7 @@ class Muster:
 
 
 def write_inputs(folder):
-    """What both train with: rows and first weights."""
+    """The rows and first weights with which both train."""
     import torch
     from safetensors.torch import save_file
 

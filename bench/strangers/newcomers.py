@@ -16,8 +16,9 @@ of their own, come from addresses 127.0.1.1 and so on:
 Meanwhile three clients at 127.0.0.1 list the jobs, 10 ms after the last answer: over a new
 connection each time, over one connection, and over a new connection to the Unix socket each time.
 The table has the calls that were answered and those that failed within 5 s. An agent at 127.0.0.1
-is started at the same time: the table has how often it attached, and for how many seconds it was
-attached. With --tls musterd has certificates, and the clients and the agent have one, too."""
+is started at the same time. The table has the number of its attachments, and the seconds for which
+it was attached. With --tls musterd has certificates, and the clients and the agent have one,
+too."""
 
 import argparse
 import os
@@ -43,7 +44,8 @@ from bench import harness  # noqa: E402
 from bench.strangers import http2, run  # noqa: E402
 
 FILES, SECONDS = 1024, 10
-# What they say first, from how many addresses (0: that of the clients), and how long they pause.
+# The first bytes of the strangers, the number of their addresses (0: the clients' address), and
+# their pause.
 FLOODS = {
     "silent": (b"", 1, 0),
     "one_byte": (b"P", 1, 0),
@@ -55,8 +57,8 @@ FLOODS = {
     "one_byte_same": (b"P", 0, 0),
 }
 WITHOUT_TLS = {"held_1", "held_4"}
-# Of `held`: as slowly as gRPC completes handshakes. The last trial (11 s) has passed when the
-# measurement begins, also if Python starts slowly.
+# The pause of `held`: as slow as gRPC completes handshakes. The last trial (11 s) has passed when
+# the measurement begins, also if Python starts slowly.
 MADE, BUILD_UP, SETTLED = 350, 20, 20
 
 
@@ -135,7 +137,7 @@ def calls(address, fresh, result):
 
 
 class Agent:
-    """How often, and since when, an agent of its own is attached."""
+    """An agent of the benchmark. It counts its attachments and the seconds of each."""
 
     def __init__(self, programs, folder, address, tls):
         options = ["--coordinator", address, "--state", folder / "agent", "--slots", "1"]
@@ -159,7 +161,8 @@ class Agent:
                 self.since = time.monotonic()
 
     def end(self):
-        """How often it attached, and for how many seconds it was attached."""
+        """Returns the number of times that the agent attached, and the seconds for which it was
+        attached."""
         if self.since is not None:
             self.seconds += time.monotonic() - self.since
         result = f"{self.times}, {self.seconds:.1f} s"

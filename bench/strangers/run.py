@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""What strangers who reach musterd's port cost others: `bench/strangers/run.py`.
+"""The cost for others of strangers who reach musterd's port: `bench/strangers/run.py`.
 
-A client lists the jobs of a musterd over a port, one call after the other with 2 ms between them,
-in a process of its own. There is a second musterd, so that the machine has the same load in both
-measurements: first strangers flood the second one, then the one that the client calls. They do one
-of these:
+A client lists the jobs of a musterd over a port, in a process of its own: one call after the other,
+with 2 ms in between. A second musterd gives the machine the same load in both measurements. First
+strangers flood the second musterd, then the musterd that the client calls. They do one of these:
   silent     open 10,000 connections and say nothing
   one_byte   open 10,000 connections, send one byte each, and say nothing more
   resets     begin 20,000 calls and reset each one at once, over 4 connections
@@ -18,10 +17,10 @@ With --tls musterd has certificates of `muster certs`; the client and the strang
 except those of `silent`, `one_byte` and `handshakes`.
 
 The figures are the client's latencies and musterd's most resident memory (VmHWM). Targets: the 99th
-percentile of the latencies is at most twice that while the flood goes elsewhere, the memory
-is at most 300 MB, and afterwards musterd answers as before and has no more open files. With
---rounds each flood is measured so many times, in turn with the one elsewhere, and the percentiles
-are those of all calls of all rounds."""
+percentile of the latencies is at most twice that during a flood elsewhere, and the memory is at
+most 300 MB. Afterwards musterd answers as before and has no more open files. With --rounds each
+flood is measured so many times, in turn with the flood elsewhere. The percentiles are those of all
+calls of all rounds."""
 
 import argparse
 import os
@@ -143,8 +142,8 @@ def handshakes(address, until):
 
 
 def push(connection, data):
-    """Sends it and throws away what comes meanwhile: musterd stops reading from a client that does
-    not read its answers."""
+    """Sends data and drops the bytes that arrive meanwhile, because musterd stops reading from a
+    client that does not read its answers."""
     connection.setblocking(False)
     while data:
         readable, writable, _ = select.select([connection], [connection], [], 60)
@@ -161,7 +160,7 @@ def push(connection, data):
 
 
 def begin_and_reset(address, calls, count):
-    """So many calls, over so many connections in turn."""
+    """Makes so many calls, over so many connections in turn."""
     connections = [connect(address) for _ in range(count)]
     for connection in connections:
         push(connection, http2.hello())

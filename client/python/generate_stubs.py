@@ -1,8 +1,9 @@
 """Makes muster/_proto, the messages and stubs of the package `muster`, from the proto files:
-`generate_stubs.py ROOT PACKAGE`, with the folder that has proto/muster/v1 and the folder `muster`.
+`generate_stubs.py ROOT PACKAGE`. ROOT is the folder that has proto/muster/v1, and PACKAGE is the
+folder `muster`.
 
 The modules lie below muster._proto, because another package (proto-plus) has the name `proto`. The
-proto files keep their paths, by which programs in other languages know them."""
+proto files keep their paths, which programs in other languages use."""
 
 import pathlib
 import sys

@@ -1,4 +1,4 @@
-"""What a package contains: the path of each file, its bytes, and whether it is a program.
+"""The contents of a package: the path of each file, its bytes, and whether it is a program.
 
 The files come from arguments: `--file PATH=SOURCE`, and `--folder PATH SOURCE...` for files that
 keep their names."""

@@ -2,8 +2,8 @@
 FILE... --libtorch FOLDER [--torch-license FILE] --file ...`. The same files give the same bytes.
 
 --debian: control, in which {version}, {size}, {depends} and {torch} are replaced, and the scripts
-of the package. Files below /etc are its configuration files. --libtorch: no package has what the
-programs need from this folder. --torch-license: for a package with the worker."""
+of the package. Files below /etc are its configuration files. --libtorch: the libraries in this
+folder belong to no Debian package. --torch-license: for a package with the worker."""
 
 import argparse
 import gzip
@@ -25,8 +25,8 @@ CHANGES = """{package} ({version}) unstable; urgency=medium
 
 
 def depends(programs, libtorch):
-    """The packages of the libraries that these programs need, each with the oldest version that has
-    the symbols they use."""
+    """Returns the packages of the libraries that these programs need. Each has the oldest version
+    with the symbols that the programs use."""
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         (folder / "debian").mkdir()
@@ -49,7 +49,7 @@ def depends(programs, libtorch):
 
 
 def copyright_of(license):
-    """In the form of Debian's copyright files."""
+    """Returns the licences in the form of Debian's copyright files."""
     lines = [f" {line}" if line.strip() else " ." for line in license.decode().splitlines()]
     head = "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\n"
     return f"{head}Files: *\nCopyright: the authors of Muster\nLicense: Apache-2.0\n" + "\n".join(

@@ -1,7 +1,8 @@
-// What `pip install` puts on PATH as muster, musterd, muster-agent and muster-worker: it becomes
-// the program of the same name of the package `muster` that was installed with it, without starting
-// Python. pip does not tell where the package lies, so the usual places are looked at. Another
-// Python's package may lie in one of them, so the package must be of this program's version.
+// The program that `pip install` puts on PATH as muster, musterd, muster-agent and muster-worker.
+// It replaces itself by the program of the same name in the installed package `muster`, without
+// starting Python. The place of the package is not known from pip, so the program looks in the
+// usual places. Another Python's package may lie in such a place, so the package must have this
+// program's version.
 #include <glob.h>
 #include <limits.h>
 #include <unistd.h>
@@ -14,14 +15,15 @@
 
 namespace {
 
-// From the folder of this file; in a virtual environment, /usr/local and ~/.local the first two
-// lead to the package, in Debian's Python the third, with `pip install --target` the last.
+// The places of packages, from the folder of this program. The first two are for virtual
+// environments, /usr/local and ~/.local, the next two for Debian's Python, and the last for `pip
+// install --target`.
 constexpr const char* kPlaces[] = {
     "../lib/python3*/site-packages", "../lib64/python3*/site-packages",
     "../lib/python3*/dist-packages", "../local/lib/python3*/dist-packages", ".."};
 
-// The folder of packages that fits a pattern and has the package of this version; empty if there is
-// none.
+// Returns the folder of packages that fits a pattern and has the package of this version; empty if
+// there is none.
 std::string FolderOfPackage(const std::string& pattern) {
   const std::string info = pattern + "/muster-" MUSTER_VERSION ".dist-info";
   glob_t found;
@@ -44,7 +46,7 @@ int main(int, char** argv) {
     const std::string packages = FolderOfPackage(folder + place);
     if (packages.empty()) continue;
     const std::string program = packages + "muster/bin/" + name;
-    // `muster data pack --tokenizer FILE` finds its Python package there.
+    // The Python with which `muster data pack --tokenizer FILE` finds its package.
     const std::string python = folder + "python3";
     if (access(python.c_str(), X_OK) == 0) setenv("MUSTER_PYTHON", python.c_str(), 0);
     execv(program.c_str(), argv);

@@ -1,23 +1,23 @@
-"""The licences of the libraries that are in the programs of a package: from Debian's copyright
-files, and PyTorch's, of whose headers the worker has parts."""
+"""The licences of the libraries in a package's programs: from Debian's copyright files, and
+PyTorch's, because the worker contains parts of its headers."""
 
 import pathlib
 import re
 import subprocess
 
-# The packages of the libraries that are only headers, and of those that the programs of the wheel
-# and of the tarball have from their archives.
+# The packages of header-only libraries, and of libraries whose archives are in the programs of the
+# wheel and the tarball.
 HEADERS = ["libcli11-dev", "nlohmann-json3-dev"]
 ARCHIVES = (
     "libabsl-dev libc-ares-dev libcurl4-openssl-dev libfmt-dev libgrpc++-dev libprotobuf-dev "
     "libre2-dev libspdlog-dev libsqlite3-dev libssl-dev libxxhash-dev libyaml-cpp-dev zlib1g-dev"
 ).split()
-# The name of the file that has them.
+# The name of the file with the licences.
 FILE = "licences-of-libraries.txt"
 
 
 def owner(library):
-    """The package of a shared library of this machine."""
+    """Returns the package of a shared library of this machine."""
     told = subprocess.run(
         ["dpkg-query", "--search", f"*/x86_64-linux-gnu/{library}"],
         capture_output=True,
@@ -28,8 +28,8 @@ def owner(library):
 
 
 def text(packages, torch=None):
-    """All of them as one text; `torch`: the file with PyTorch's licence, for a package with the
-    worker."""
+    """Returns all licences as one text. `torch`: the file with PyTorch's licence, for a package
+    with the worker."""
     files = {name: f"/usr/share/doc/{name}/copyright" for name in sorted({*HEADERS, *packages})}
     if torch is not None:
         files["PyTorch"] = torch

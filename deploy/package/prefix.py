@@ -1,5 +1,4 @@
-"""The folder that the wheel and the tarball install, with everything that its programs bring
-along."""
+"""The folder that the wheel and the tarball install, with all libraries that its programs need."""
 
 import licences
 import shared_libraries

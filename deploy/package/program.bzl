@@ -2,14 +2,14 @@
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 
-# Of these a program takes the shared library of the machine that it runs on: LibTorch, and what
-# belongs to the C library.
+# Libraries that a program takes from the machine on which it runs: LibTorch, and the parts of the C
+# library.
 _SHARED = ["c10", "c10_cuda", "cudart", "dl", "m", "pthread", "torch", "torch_cpu", "torch_cuda"]
 
-# Debian has no archives of these: //third_party/archives stands for them.
+# Libraries without an archive in Debian: //third_party/archives replaces them.
 _COMPILED_IN = ["fmt", "spdlog"]
 
-# What the archives of gRPC and protobuf need in addition to what Muster names.
+# Libraries that the archives of gRPC and protobuf need, and that Muster does not name itself.
 _MORE = [
     "address_sorting",
     "cares",
@@ -76,7 +76,7 @@ def _packaged_program_impl(ctx):
     flags = ["-Wl,-s", "-Wl,--build-id=sha1"]
     flags += ["-Wl,-rpath," + path for path in ctx.attr.run_path]
     if ctx.attr.shared:
-        # As RPATH, which the libraries that those libraries need are looked for in, too.
+        # The path is an RPATH, which is also searched for libraries of libraries.
         flags.append("-Wl,--disable-new-dtags")
     if ctx.attr.linkage == "archives":
         flags += [_linked("-l" + name, True, ctx.attr.shared) for name in _MORE]

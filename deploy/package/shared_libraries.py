@@ -1,10 +1,10 @@
-"""Which shared libraries programs need, and those that a package brings along."""
+"""The shared libraries that programs need, and the libraries that a package contains."""
 
 import pathlib
 import subprocess
 import tempfile
 
-# What every Linux has in the version that the wheel's platform tag names.
+# Libraries that every Linux has in the version that the wheel's platform tag names.
 SYSTEM = {
     "ld-linux-x86-64.so.2",
     "libc.so.6",
@@ -15,15 +15,15 @@ SYSTEM = {
     "librt.so.1",
     "libstdc++.so.6",
 }
-# LibTorch's, which is a package of its own. The last two come with CUDA's.
+# LibTorch's libraries, which are a package of their own. The last two come with LibTorch for CUDA.
 LIBTORCH = ("libtorch", "libc10", "libcudart", "libnccl")
-# Where the libraries of this machine are.
+# The folder of this machine's libraries.
 FOLDER = pathlib.Path("/usr/lib/x86_64-linux-gnu")
 
 
 def dynamic(content):
-    """The entries of a program's dynamic section, such as {"NEEDED": ["libc.so.6"], "RUNPATH":
-    ["$ORIGIN"]}; {} if it is no ELF file."""
+    """Returns the entries of a program's dynamic section, such as {"NEEDED": ["libc.so.6"],
+    "RUNPATH": ["$ORIGIN"]}; {} if the program is no ELF file."""
     if not content.startswith(b"\x7fELF"):
         return {}
     with tempfile.NamedTemporaryFile() as file:
@@ -41,8 +41,8 @@ def dynamic(content):
 
 
 def brought_along(contents):
-    """Name -> bytes of the libraries that these programs need, directly or not, and that neither
-    every Linux nor LibTorch has."""
+    """Returns name -> bytes of the libraries that these programs need, directly or indirectly.
+    Libraries of every Linux and of LibTorch are left out."""
     found = {}
     todo = [file.content for file in contents.values()]
     while todo:

@@ -16,7 +16,7 @@ def write(out, name, files, epoch):
     for path in files:
         parts = path.split("/")[:-1]
         folders |= {"/".join(parts[:count]) for count in range(1, len(parts) + 1)}
-    # gzip's own header would have the time and the name of the file.
+    # gzip's own header would contain the time and the name of the file.
     with open(out, "wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as packed:
         with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
             for path in sorted([*folders, *files]):

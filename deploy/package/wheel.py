@@ -2,7 +2,7 @@
 generate_stubs.py --protos FILE... --readme FILE --license FILE --torch-license FILE --entry PROGRAM
 --file ...`. The same files give the same bytes.
 
---file and --folder name what the package `muster` contains. --entry is the program that is on PATH
+The contents of the package `muster` come from --file and --folder. The program --entry is on PATH
 under the name of each program in bin/. The messages and stubs are generated from the protos."""
 
 import argparse
@@ -24,7 +24,7 @@ TAG = "py3-none-manylinux_2_36_x86_64"
 
 
 def generated(generator, protos):
-    """The files of muster/_proto."""
+    """Returns the files of muster/_proto."""
     spec = importlib.util.spec_from_file_location("generate_stubs", generator)
     generate_stubs = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generate_stubs)
@@ -39,7 +39,7 @@ def generated(generator, protos):
 
 
 def only(pattern, stubs):
-    """The one text that the stubs have for a pattern."""
+    """Returns the only text in the stubs that matches a pattern."""
     texts = [file.content.decode() for file in stubs.values()]
     found = {match for text in texts for match in re.findall(pattern, text)}
     assert len(found) == 1, f"{pattern} has the values {found}"
@@ -47,8 +47,8 @@ def only(pattern, stubs):
 
 
 def requirements(torch, stubs):
-    """The stubs refuse to work with older packages than those that they were made for, and with
-    protobuf of another major version."""
+    """Returns the required packages. The stubs refuse older packages than those with which they
+    were made, and another major version of protobuf."""
     protobuf = only(r"# Protobuf Python Version: (\S+)", stubs)
     return [
         f"grpcio>={only(r'GRPC_GENERATED_VERSION = .([0-9.]+).', stubs)}",

@@ -6,10 +6,10 @@ digits.py FOLDER [--train 20000] [--test 4000] [--seed 0] [--size 28]
     train-labels-idx1-ubyte, t10k-labels-idx1-ubyte     unsigned bytes [count], 0 to 9
 
 Each digit has several shapes. An image shows one of them stretched, sheared, turned and shifted at
-random, in random thickness and brightness, with clutter and noise: a linear model stays far below
-what a small convolutional network reaches. The same seed gives the same images, and a smaller set
-is the beginning of a larger one. Files of an earlier call are replaced when all images are drawn
-and all new files are written.
+random, in random thickness and brightness, with clutter and noise. So a linear model is far worse
+than a small convolutional network. The same seed gives the same images, and a smaller set is the
+beginning of a larger one. Files of an earlier call are replaced when all images are drawn and all
+new files are written.
 """
 
 import argparse
@@ -61,7 +61,8 @@ SHAPES = [
         ["loop 28 -2 72 -2 90 27 72 55 25 55 6 27", "curve 86 22 98 75 70 108 15 95"],
     ],
 ]
-# Of each shape: its strokes, each with the points [points, 2] in the unit square; and its digit.
+# The strokes of each shape, with points [points, 2] in the unit square, and the digit of each
+# shape.
 STROKES = [
     [(pen, numpy.array(xy, float).reshape(-1, 2) / 100) for pen, *xy in map(str.split, shape)]
     for shapes in SHAPES
@@ -71,7 +72,8 @@ DIGITS = numpy.array([digit for digit, shapes in enumerate(SHAPES) for _ in shap
 
 
 def dots(pen, points, size):
-    """Where the pen touches the paper: pixels [images, points, 2] -> [images, dots, 2]."""
+    """Returns the places where the pen touches the paper: pixels [images, points, 2] -> [images,
+    dots, 2]."""
     if pen == "loop":
         points = numpy.concatenate([points, points[:, :2]], axis=1)
     middle = (points[:, :-1] + points[:, 1:]) / 2
@@ -82,14 +84,14 @@ def dots(pen, points, size):
     if pen == "curve":
         begin = numpy.concatenate([points[:, :1], begin[:, 1:]], axis=1)
         end = numpy.concatenate([end[:, :-1], points[:, -1:]], axis=1)
-    # Each piece of the stroke is a line or a parabola of so many dots that they touch each other.
+    # Each piece of the stroke is a line or a parabola, with so many dots that they touch.
     t = numpy.linspace(0, 1, min(size // 2, 32))[:, None, None, None]
     return numpy.concatenate((1 - t) ** 2 * begin + 2 * t * (1 - t) * control + t**2 * end, axis=1)
 
 
 def ink(dots, radius, brightness, size):
-    """Round dots [images, dots, 2] as pixels [images, size, size] from 0 to `brightness` [images].
-    The radius [images] is in pixels, and the edge is one pixel soft."""
+    """Returns round dots [images, dots, 2] as pixels [images, size, size] from 0 to `brightness`
+    [images]. The radius [images] is in pixels, and the edge is one pixel soft."""
     away = (dots[..., None] - numpy.arange(size)).astype(numpy.float32) ** 2
     nearest = numpy.full((len(dots), size, size), numpy.inf, numpy.float32)
     for x, y in away.transpose(1, 2, 0, 3):  # of each dot: [images, size]
@@ -99,7 +101,7 @@ def ink(dots, radius, brightness, size):
 
 
 def draw(count, size, random):
-    """So many images [count, size, size] and labels [count], unsigned bytes."""
+    """Returns images [count, size, size] and labels [count], unsigned bytes."""
     # All numbers of an image are in one row, so that the image does not depend on `count`.
     rows = random.random((count, 64 + size * size))
     numbers = iter(rows[:, :64].T)
@@ -154,7 +156,7 @@ def draw(count, size, random):
 
 
 def files(train=20000, test=4000, seed=0, size=28):
-    """The contents of the four files, by name."""
+    """Returns the contents of the four files, by name."""
     contents = {}
     most = max(1, 2**21 // size**2)  # images at a time, because of the memory
     for name, count, number in (("train", train, 0), ("t10k", test, 1)):

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds a plug-in: build.sh [SOURCE [OUTPUT]], by default focal.cc -> focal.so beside it. It needs
-# this header and a LibTorch, the one that the worker uses: $LIBTORCH, else that of the scripts'
-# virtual environment.
+# Builds a plug-in: build.sh [SOURCE [OUTPUT]], by default focal.cc -> focal.so beside it. The build
+# needs the header plugin/muster/plugin.h and the worker's LibTorch: $LIBTORCH, else that of the
+# scripts' virtual environment.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 source="${1:-$here/focal.cc}"

@@ -1,7 +1,7 @@
 // An example of a plug-in (docs/plugins.md): a classifier with a loss of its own, the focal loss
-// (Lin et al. 2017), and a step hook that keeps the weights of each neuron within a ball (max-norm,
+// (Lin et al. 2017). A step hook keeps the weights of each neuron within a ball (max-norm,
 // Srivastava et al. 2014). Two models:
-//   focal  {inputs, width, layers, classes, gamma, max_norm}: all of it
+//   focal  {inputs, width, layers, classes, gamma, max_norm}: with this loss and this hook
 //   plain  {inputs, width, layers, classes}: the same network, trained with the job's loss
 #include <cmath>
 #include <memory>
@@ -45,7 +45,7 @@ class Layer : public Unit {
     return gelu_ ? at::gelu(y) : y;
   }
 
-  // Scales each row of the weight that is longer than `max_norm` down to it.
+  // Scales rows of the weight that are longer than `max_norm` down to `max_norm`.
   void KeepWithin(double max_norm) {
     const at::NoGradGuard no_grad;
     at::Tensor weight = parameter(0);
@@ -59,7 +59,7 @@ class Layer : public Unit {
 };
 
 struct Shape {
-  // Options are asked for one by one; what the job file gives beyond them is refused.
+  // Reads the options one by one. A job file with other options is refused.
   explicit Shape(Options& options)
       : inputs(options.Size("inputs")),
         width(options.Size("width")),
@@ -114,7 +114,7 @@ class Focal : public ModelWithLoss, public StepHook {
   LossOutput Loss(const Batch& batch, Context& context) override {
     const at::Tensor logits = context.Call(root(), batch.inputs);
     const at::Tensor target = batch.targets.unsqueeze(1);
-    // In float32 also where the job's precision gives logits of 16 bits.
+    // Computed in float32, even if the job's precision gives logits of 16 bits.
     const at::Tensor log_p = at::log_softmax(logits, 1, at::kFloat).gather(1, target).squeeze(1);
     LossOutput loss{.mean = -((1 - log_p.exp()).pow(gamma_) * log_p).mean(),
                     .terms = batch.targets.numel()};

@@ -1,5 +1,5 @@
-"""Receives the webhooks of musterd (docs/webhook.md) with Python's standard library alone: checks
-the signature, and drops messages that have come before."""
+"""Receives the webhooks of musterd (docs/webhook.md) with only Python's standard library. It checks
+the signature, and drops repeated messages."""
 
 import collections
 import hashlib
@@ -11,15 +11,15 @@ import sys
 import threading
 import time
 
-# A message that was signed longer ago may have been recorded by somebody.
+# The longest time since the signature: an older message may be a recorded one.
 LONGEST_AGE = 300
-# Messages that may come again.
+# The number of messages that are remembered, because they may come again.
 REMEMBERED = 10_000
 LONGEST_BODY = 1 << 20
 
 
 def is_signed(secret, timestamp, signature, body, now):
-    """Whether musterd has signed this body, and not long ago."""
+    """Returns True if musterd has signed this body, and not long ago."""
     if not timestamp.isdigit() or abs(now - int(timestamp)) > LONGEST_AGE:
         return False
     text = timestamp.encode() + b"." + body
@@ -28,18 +28,19 @@ def is_signed(secret, timestamp, signature, body, now):
 
 
 def length_of(text):
-    """The number of bytes that a header Content-Length names; None: it names none."""
+    """Returns the number of bytes in a header Content-Length; None: there is no number."""
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
 def serve(address, secret_file, handle):
-    """Calls handle(message) for each message, in the order of each job, once, and one at a time. If
-    it raises, musterd sends the message again later. Ends with SystemExit or KeyboardInterrupt."""
+    """Calls handle(message) once for each message: one at a time, and in order for each job. If
+    `handle` raises, musterd sends the message again later. Ends with SystemExit or
+    KeyboardInterrupt."""
     host, _, port = address.rpartition(":")
     secret = pathlib.Path(secret_file).read_bytes().rstrip(b"\r\n")
     seen = collections.OrderedDict()
-    # musterd sends the next message about a job once it has the answer to the one before. So this
-    # keeps them in their order, although each connection has a thread.
+    # musterd sends the next message about a job once it has the answer to the last one. So messages
+    # keep their order, although each connection has a thread.
     one_at_a_time = threading.Lock()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -79,7 +80,7 @@ def serve(address, secret_file, handle):
         def log_message(self, *_):
             pass
 
-    # A thread for each connection, so that nobody who is slow keeps the others waiting.
+    # Each connection has a thread, so that a slow sender does not delay the others.
     with http.server.ThreadingHTTPServer((host, int(port)), Handler) as server:
         print(f"listening on {host}:{server.server_port}", flush=True)
         server.serve_forever()

@@ -6,12 +6,12 @@
     python examples/webhook/wandb_sync.py --listen 127.0.0.1:8091 --secret secret --project mine &
     musterd --webhook http://127.0.0.1:8091/ --webhook-secret secret ...
 
-It needs the packages `muster` (docs/python.md) and `wandb`. Each attempt of a job is one run, with
-the job's id and the number of the attempt as its id, and with the steps that this attempt computed.
-A process of its own follows each run, so that a run that fails does not disturb the others. If too
-many run at a time, further ones begin when others have ended: musterd sends the message again.
-Steps that are computed again after a restart are not replaced: W&B keeps the first values of a
-step."""
+It needs the packages `muster` (docs/python.md) and `wandb`. Each attempt of a job is one run. The
+run's id is the job's id and the number of the attempt, and the run has the steps that this attempt
+computed. A process of its own follows each run, so that a run that fails does not disturb the
+others. If too many runs are active, further runs begin when others have ended: musterd sends the
+message again. Steps that are computed again after a restart are not replaced: W&B keeps the first
+values of a step."""
 
 import argparse
 import collections
@@ -22,14 +22,15 @@ import sys
 import receiver
 
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
-# Processes at a time.
+# The most processes at a time.
 MOST_FOLLOWERS = 50
-# Runs that have had one: they do not get a second one.
+# Runs that have had a process: they do not get a second one.
 REMEMBERED = 10_000
 
 
 def values_of(entry):
-    """The measured numbers of a muster.v1.StepMetrics; those of passes as "validation/loss"."""
+    """Returns the measured numbers of a muster.v1.StepMetrics. Numbers of passes have names such as
+    "validation/loss"."""
     values = {}
     for field, value in entry.ListFields():
         if field.name in ("step", "generation"):
@@ -74,8 +75,8 @@ class Followers:
         self._running = []
 
     def start(self, job_id, attempt, generation):
-        """Once for each run. Raises an error if there are too many."""
-        # Asks for those that have ended, which would be left in the kernel's list otherwise.
+        """Starts a process, once for each run. Raises an error if there are too many processes."""
+        # Collects ended processes, which would stay in the kernel's list otherwise.
         self._running = [process for process in self._running if process.poll() is None]
         if (job_id, attempt) in self._known:
             return
@@ -115,7 +116,7 @@ def main():
         if message["state"] not in ("RUNNING", *ENDED):
             return
         attempt = message["attempt"]
-        # All steps of a later attempt are of this generation or of later ones.
+        # All steps of a later attempt have this generation or a later one.
         followers.start(message["job_id"], attempt, message["generation"] if attempt > 1 else 0)
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

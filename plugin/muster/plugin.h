@@ -1,25 +1,30 @@
-// A model of your own for Muster, in a shared object (docs/plugins.md; examples/plugin is one).
-// This header and LibTorch are all that a plug-in is built against: everything here is inline or
-// called through virtual methods, so a plug-in needs no symbol of the worker, and the worker
+// A model of your own for Muster, in a shared object (docs/plugins.md; examples/plugin is an
+// example). A plug-in is built only against this header and LibTorch. Everything here is inline or
+// called through virtual methods. So a plug-in needs no symbol of the worker, and the worker
 // exports none.
 //
 // Devices: a model is made on the CPU. With `device: cuda` the worker then moves its registered
-// parameters and buffers to the rank's GPU, where forwards, losses and hooks find them and their
-// inputs; context.generator() is of the GPU, too. Other tensors that a model keeps stay where they
-// are: make them in the forward with the options of an input, or register them as buffers. Work
+// parameters and buffers to the rank's GPU. The inputs of forwards, losses and hooks are on the
+// GPU, too, and context.generator() belongs to the GPU. Other tensors of a model are not moved:
+// make such tensors in the forward with the options of an input, or register them as buffers. Work
 // belongs to the current stream. A forward should not ask for values (item(), or a copy to the
-// CPU): it would wait for the GPU in each step.
+// CPU), because the rank would wait for the GPU in each step.
 //
 // Versions: the object carries a text with the version of this interface, of LibTorch and of the
-// C++ library's ABI. The worker compares them with its own before it loads the object, so nothing
-// of it runs when they differ.
+// C++ library's ABI. The worker compares these versions with its own before it loads the object, so
+// no code of the object runs if they differ.
 //
-// Life cycle: loaded once per process and never unloaded. A session makes one model and destroys it
-// at its end. With fsdp it records how the model is made, so that no rank holds all of it, and
-// makes it a second time if that is not possible (docs/plugins.md). Threading: a model is used by
-// one thread, but ranks may be threads of one process: no global variables. Errors: exceptions of
-// any kind. They end the job without a restart, and the error names the plug-in, the model and the
-// unit. Only after std::bad_alloc, which may be temporary, is the job started again.
+// Life cycle: the object is loaded once per process and never unloaded. A session makes one model
+// and destroys the model at the session's end. With fsdp the session records how the model is made,
+// so that no rank holds the whole model. If this is not possible, the session makes the model a
+// second time (docs/plugins.md).
+//
+// Threading: a model is used by one thread. Ranks may be threads of one process, so use no global
+// variables.
+//
+// Errors: exceptions of any kind. An exception ends the job without a restart, and the error names
+// the plug-in, the model and the unit. Only after std::bad_alloc, which may be temporary, the job
+// is started again.
 #ifndef MUSTER_PLUGIN_H_
 #define MUSTER_PLUGIN_H_
 
@@ -39,7 +44,7 @@
 #include "ATen/core/Tensor.h"
 #include "torch/version.h"
 
-// This number grows with every change to a class of this file.
+// The version of this interface. It grows with every change to a class of this file.
 #define MUSTER_PLUGIN_INTERFACE 3
 
 #define MUSTER_PLUGIN_TEXT_OF(value) #value
@@ -55,7 +60,7 @@
   "libstdc++ with _GLIBCXX_USE_CXX11_ABI=" MUSTER_PLUGIN_TEXT(_GLIBCXX_USE_CXX11_ABI)
 #endif
 
-// What the worker searches the object for. This form never changes.
+// The text for which the worker searches the object. Its form never changes.
 #define MUSTER_PLUGIN_STAMP                            \
   "muster-plugin-stamp:interface=" MUSTER_PLUGIN_TEXT( \
       MUSTER_PLUGIN_INTERFACE) ";torch=" TORCH_VERSION ";abi=" MUSTER_PLUGIN_ABI ";"
@@ -74,7 +79,7 @@ class Options {
     if (text == nullptr && !fallback.has_value()) Wrong(name, "a text", text);
     return text != nullptr ? *text : *fallback;
   }
-  // From 1 to 2^31.
+  // A whole number from 1 to 2^31.
   int64_t Size(const std::string& name, std::optional<int64_t> fallback = std::nullopt) {
     const std::string* text = Find(name);
     if (text == nullptr && fallback.has_value()) return *fallback;
@@ -88,7 +93,7 @@ class Options {
     const std::string* text = Find(name);
     if (text == nullptr && fallback.has_value()) return *fallback;
     double value = 0;
-    // Written so that NaN fails too.
+    // The second condition also refuses NaN.
     if (!Parse(text, &value) || !(value - value == 0)) Wrong(name, "a finite number", text);
     return value;
   }
@@ -126,8 +131,7 @@ class Options {
   std::set<std::string> asked_;
 };
 
-// Initial values: they depend on the job's seed and the parameter's full name, and on nothing else.
-// float32.
+// Initial values, float32. They depend only on the job's seed and the parameter's full name.
 class Values {
  public:
   virtual ~Values() = default;
@@ -141,7 +145,7 @@ class Values {
 
 class Unit;
 
-// What a forward needs besides its inputs.
+// The things that a forward needs besides its inputs.
 class Context {
  public:
   virtual ~Context() = default;
@@ -149,10 +153,10 @@ class Context {
   // The rank's own generator, which is seeded again for every micro-batch. Draw random numbers
   // (dropout, noise) only from it; otherwise the job can neither be repeated nor resumed exactly.
   virtual at::Generator& generator() = 0;
-  // Runs a child of the unit whose Forward this is (or, in a loss, the model's root). The only way
-  // to run a unit: the worker may have to gather its parameters first.
+  // Runs a child of the unit whose Forward calls this; in a loss, runs the model's root. There is
+  // no other way to run a unit, because the worker may have to gather the unit's parameters first.
   virtual at::Tensor Call(Unit& unit, const at::Tensor& x) = 0;
-  // The same for a child with several inputs or outputs. All tensors are defined.
+  // Runs a child with several inputs or outputs in the same way. All tensors are defined.
   virtual std::vector<at::Tensor> CallMany(Unit& /*unit*/,
                                            const std::vector<at::Tensor>& /*inputs*/) {
     throw std::logic_error("this context has no CallMany");
@@ -169,10 +173,10 @@ class Unit {
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
 
-  // A unit with one input and one output overrides Forward, any other one ForwardMany: several
-  // tensors, for example a mask beside the input, or a loss of this unit beside its output. The
-  // root of a model has one input. Returns tensors on the device of the inputs. Get the parameters
-  // by `parameter(index)` in each call, because their tensors are replaced.
+  // A unit with one input and one output overrides Forward; any other unit overrides ForwardMany.
+  // Several tensors are, for example, a mask beside the input, or a loss of the unit beside its
+  // output. The root of a model has one input. Both return tensors on the device of the inputs. Get
+  // the parameters by `parameter(index)` in each call, because their tensors are replaced.
   virtual at::Tensor Forward(const at::Tensor& /*x*/, Context& /*context*/) {
     throw std::logic_error("has no Forward with one input");
   }
@@ -187,16 +191,16 @@ class Unit {
   const std::string& name() const { return name_; }
 
  protected:
-  // Registration, in the constructor and in the order of the forward. Returns the index.
-  // `full_name` is what weights files, checkpoints and exports call it. float32, contiguous, its
-  // own memory.
+  // Registers a parameter and returns its index. Called in the constructor, in the order of the
+  // forward. `full_name` is the name in weights files, checkpoints and exports. `value` is float32,
+  // contiguous, and has its own memory.
   size_t AddParameter(std::string full_name, at::Tensor value) {
     order_.emplace_back(true, parameters_.size());
     parameters_.push_back({std::move(full_name), std::move(value)});
     return parameters_.size() - 1;
   }
-  // State without a gradient that a forward changes in place, and only while training: float32 or
-  // int64. It is saved, exported and resumed like a parameter.
+  // Registers a buffer: state without a gradient, float32 or int64. A forward changes buffers in
+  // place, and only while training. Buffers are saved, exported and resumed like parameters.
   size_t AddBuffer(std::string full_name, at::Tensor value) {
     buffers_.push_back({std::move(full_name), std::move(value)});
     return buffers_.size() - 1;
@@ -224,23 +228,24 @@ class Unit {
   std::vector<Named> parameters_;
   std::vector<Named> buffers_;
   std::vector<std::unique_ptr<Unit>> children_;
-  // The registration order of both: {true, index of a parameter} or {false, index of a child}.
+  // The registration order of parameters and children: {true, index of a parameter} or {false,
+  // index of a child}.
   std::vector<std::pair<bool, size_t>> order_;
 };
 
-// The input and output of a model.
+// The input and output of a model. The root's output is float32; under `precision` bfloat16 and
+// float16, LibTorch's autocast decides its type.
 struct Input {
   enum class Kind { kTokens, kRows };
   Kind kind = Kind::kRows;
-  // The root's output is float32; under `precision` bfloat16 and float16 its type is what
-  // LibTorch's autocast makes of it. Tokens: int64 [B, context], each below vocab_size -> float32
-  // [B, context, vocab_size].
+  // Tokens: int64 [B, context], each below vocab_size -> float32 [B, context, vocab_size].
   int64_t vocab_size = 0;
   int64_t context = 0;
   // Rows: float32 [B, row...] -> float32 [B, classes].
   std::vector<int64_t> row;
   int64_t classes = 0;
-  // For rows of a model with its own loss: each target is this many numbers, not a class.
+  // The number of numbers in each target, which is no class. Only for rows of a model with its own
+  // loss.
   int64_t target_numbers = 0;
 
   static Input Tokens(int64_t vocab_size, int64_t context) {
@@ -273,13 +278,14 @@ struct Batch {
 
 struct LossOutput {
   at::Tensor mean;    // a scalar float32 under any precision, differentiable: the mean over `terms`
-  int64_t terms = 0;  // at least 1: rows, tokens, or whatever the mean is over
+  int64_t terms = 0;  // at least 1: the rows, tokens or other terms of the mean
   // The number of terms that the model predicted correctly, for the accuracy in evaluation. -1: not
   // known.
   int64_t correct = -1;
 };
 
-// A model whose loss is the job's (cross_entropy, mse): the root's output is the logits.
+// A model that is trained with the job's loss (cross_entropy, mse). The root's output is the
+// logits.
 class Model {
  public:
   explicit Model(std::unique_ptr<Unit> root) : root_(std::move(root)) {
@@ -301,7 +307,7 @@ class Model {
 };
 
 // A model with a loss of its own: `Loss` calls context.Call(root(), batch.inputs), whose result may
-// be anything. In evaluation it is the validation loss.
+// be anything. In evaluation, `Loss` gives the validation loss.
 class ModelWithLoss : public Model {
  public:
   using Model::Model;
@@ -309,36 +315,37 @@ class ModelWithLoss : public Model {
   LossOutput Loss(const Batch& batch, Context& context) override = 0;
 };
 
-// A model that also derives from this has a step hook. With fsdp all parameters are gathered for
-// it, in every step: one that only freezes and unfreezes derives from FlagHook.
+// A step hook: a model with a hook also derives from this class. With fsdp all parameters are
+// gathered for the hook in every step. A hook that only freezes and unfreezes derives from
+// FlagHook.
 class StepHook {
  public:
   virtual ~StepHook() = default;
 
   // Called on every rank before each optimizer step, `step` counting from 1 over the whole job.
-  // Never between the micro-batches of a step. It may change the values of parameters and buffers
-  // in place, and freeze and unfreeze parameters (requires_grad_). It must do the same on all
-  // ranks: what it does may depend on `step` and on the values of parameters and buffers, and on
-  // nothing that is not in a checkpoint. A parameter that is frozen or unfrozen anywhere else,
-  // while a step runs, ends the job.
+  // Never called between the micro-batches of a step. The hook may change the values of parameters
+  // and buffers in place, and freeze and unfreeze parameters (requires_grad_). The hook must do the
+  // same on all ranks. Its actions may depend on `step` and on the values of parameters and
+  // buffers, but on nothing outside of a checkpoint. A parameter that is frozen or unfrozen
+  // anywhere else, while a step runs, ends the job.
   virtual void BeforeStep(int64_t step) = 0;
 };
 
-// A step hook that freezes and unfreezes parameters (requires_grad_) and does nothing else to them:
-// it neither reads nor writes a value of a parameter or a buffer, so that nothing is gathered for
-// it. A model whose hook only does that derives from this in the place of StepHook. An operation of
-// LibTorch on a parameter or buffer ends the job with an error that names both.
+// A step hook that only freezes and unfreezes parameters (requires_grad_). The hook neither reads
+// nor writes a value of a parameter or a buffer, so nothing is gathered. A model with such a hook
+// derives from this class in the place of StepHook. An operation of LibTorch on a parameter or
+// buffer ends the job with an error that names the operation and the tensor.
 class FlagHook : public StepHook {};
 
-// A model that also derives from this runs its own collectives in its forward or its loss. A rank
-// without input would not take part in them, so the model is refused if ranks may have no input
-// (batch.last: uneven).
+// A mark: a model that also derives from this class runs its own collectives in its forward or its
+// loss. A rank without input would not take part in these collectives. So the model is refused if
+// ranks may have no input (batch.last: uneven).
 class RunsCollectives {
  public:
   virtual ~RunsCollectives() = default;
 };
 
-// One kind of model that the plug-in makes, by the name that job files call it.
+// A kind of model that the plug-in makes. `name` is its name in job files.
 struct ModelEntry {
   const char* name;
   std::unique_ptr<Model> (*create)(Options& options, Values& values);
@@ -355,7 +362,8 @@ struct muster_plugin {
 using muster_plugin_entry_function = const muster_plugin*();
 }
 
-// Once in a plug-in, outside of namespaces: MUSTER_PLUGIN({"name", MakeIt}, {"other", MakeOther})
+// The list of the plug-in's models, once in a plug-in and outside of namespaces:
+//   MUSTER_PLUGIN({"name", MakeIt}, {"other", MakeOther})
 #define MUSTER_PLUGIN(...)                                                                       \
   extern "C" __attribute__((visibility("default"))) const muster_plugin* muster_plugin_entry() { \
     static const ::muster::plugin::ModelEntry models[] = {__VA_ARGS__};                          \

@@ -6,7 +6,7 @@ import re
 from tests.layering import sources
 
 TABLE = "coordinator/service/reasons.cc"
-# Where an error of a call is made. What follows the code is its reason, as a text or a constant.
+# The places that make an error of a call. The reason follows the code, as a text or a constant.
 MADE = re.compile(
     r"(?:Refuse|Stale|Precondition|too_late|Full|Lacks)\(\s*(?:absl::StatusCode::\w+,\s*)?"
 )

@@ -31,9 +31,9 @@ from tests.bazel import bound
 
 MARKER = "MUSTER_TEST_MARKER"
 STAND_INS = {"/var/lib/muster": "./state"}
-# For all commands of a page together.
+# The seconds for all commands of a page together.
 BOUND = bound(60)
-# For processes that are killed to be gone.
+# The seconds until killed processes are gone.
 GONE = bound(10)
 
 
@@ -91,7 +91,7 @@ class Reader:
 
     def run(self, page_blocks):
         """Runs the blocks; returns what they printed. Fails with what was said, and the place."""
-        # For sockets: the paths of Bazel's folders are too long for them.
+        # A folder for sockets, because the paths of Bazel's folders are too long for sockets.
         self.runtime = pathlib.Path(tempfile.mkdtemp(prefix="muster-", dir="/tmp"))
         parts = ["set -euo pipefail\n"]
         for block in page_blocks:

@@ -1,4 +1,4 @@
-"""What runs the pages' commands notices what is wrong with them."""
+"""Tests that the program which runs the pages' commands notices errors in them."""
 
 import re
 

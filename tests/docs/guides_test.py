@@ -17,7 +17,7 @@ PROGRAMS = {
     "muster-agent": "worker/agent/muster-agent",
     "muster-worker": "worker/muster-worker",
 }
-# What a page may name or read beside PROGRAMS.
+# The files that a page may name or read beside PROGRAMS.
 FILES = ["README.md", "CONTRIBUTING.md", "docs", "examples", "deploy", "plugin", "quickstart.sh"]
 FILES += ["third_party/bazel_progress.py"]
 
@@ -52,7 +52,7 @@ def with_fewer_steps(file, steps, fewer):
 def tuned_weights_are_better(folder, printed):
     ((before, after),) = re.findall(r"held-out loss: pretrained ([\d.]+), tuned ([\d.]+)", printed)
     assert float(after) < float(before) - 0.1
-    # What Muster said at the end is what transformers computes from the exported weights; both
+    # Muster's last loss is the loss that transformers computes from the exported weights. Both
     # print 4 digits.
     (reported,) = re.findall(r"SUCCEEDED: .* validation loss ([\d.]+),", printed)
     assert abs(float(reported) - float(after)) < 2e-4

@@ -1,4 +1,4 @@
-"""docs/job-file.md says what is so: its reference is made of the schema's comments, which are
+"""Tests of docs/job-file.md: its reference is made from the schema's comments, and these are
 true."""
 
 import copy
@@ -51,7 +51,7 @@ GENERATE = {
         {"predict": {"output": "out.json", "generate": {"prompts": [[1, 2]], "max_tokens": 2}}}
     ]
 }
-# Message -> what makes of ROWS a job that has it, with the keys that it needs and no others.
+# Message -> the change of ROWS to a job that has this message, with only the needed keys.
 JOBS = {
     "JobSpec": {},
     "ModelSpec": {},

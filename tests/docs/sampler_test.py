@@ -1,5 +1,5 @@
-"""The programs of docs/sampler.md give the orders and steps of sampler.py, with which the losses of
-real jobs are compared; the examples in its text are what the programs return."""
+"""Tests that the programs of docs/sampler.md give the orders and steps of sampler.py, with which
+the losses of real jobs are compared. The examples in the page are the programs' results."""
 
 import itertools
 import pathlib

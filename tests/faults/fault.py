@@ -1,6 +1,6 @@
-"""The building blocks of faults. Each fault is a function (run, strike) that causes it, proves that
-it happened, and removes it. If it cannot prove this, it raises NotHappened. Skipped: the machine
-cannot do it."""
+"""The building blocks of faults. A fault is a function (run, strike). The function causes the
+fault, proves that it happened, and removes the fault. If it cannot prove this, it raises
+NotHappened. Skipped: the machine cannot do it."""
 
 from tests.faults.world import ENDED
 

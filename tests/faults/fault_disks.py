@@ -109,7 +109,7 @@ def damage(run, strike):
     await_gone(run, agents)
     harness.eventually(lambda: not run.world.workers(), "workers end with their agents", BOUND)
     saves = run.muster.folder / "checkpoints" / "job"
-    # What the coordinator knows: it may not have heard of a newer one.
+    # The newest checkpoint that the coordinator knows; a newer checkpoint may be unknown.
     newest = max(run.world.get().checkpoints, key=lambda saved: saved.step)
     folder = saves / newest.path.rsplit("/", 1)[1]
     shard = folder / "rank-0.safetensors"

@@ -106,7 +106,7 @@ def kill_at_fsync(run, strike):
         tracer = Tracer(run, f"signal=SIGKILL:when={number}")
         cluster.daemon_prefix = tracer.command
         with contextlib.suppress(AssertionError):
-            # It may die before it listens.
+            # The coordinator may die before it listens.
             cluster.start_daemon()
 
         def ended():

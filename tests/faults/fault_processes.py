@@ -80,7 +80,7 @@ def terminate(run, strike):
     victim = strike.how["victim"]
     targets = targets_of(run, victim)
     if victim == "all":
-        # As in a shutdown of the machine: every process gets it.
+        # Every process gets the signal, as in a shutdown of the machine.
         run.dice.shuffle(targets)
     run.note(f"SIGTERM to {[target.pid for target in targets]}")
     for target in targets:

@@ -1,4 +1,4 @@
-"""When each worker process of a test began and ended, seen from outside.
+"""The times at which each worker process of a test began and ended, seen from outside.
 
     python -m tests.faults.lifespans MARKER FILE
 
@@ -39,14 +39,14 @@ class Life:
     job: str
     generation: int
     rank: int
-    # It began in [start, start + 1/TICKS), and ended in (end_after, end_by]; infinity: not seen to
-    # end.
+    # A process that began in [start, start + 1/TICKS), and ended in (end_after, end_by]. Infinity:
+    # no end was seen.
     start: float
     end_after: float = float("inf")
     end_by: float = float("inf")
 
     def overlaps(self, other):
-        """Whether they overlap with certainty, by more than the resolution of the clock."""
+        """Returns True if both overlap with certainty, by more than the resolution of the clock."""
         grain = 1 / TICKS
         return self.start + grain < other.end_after and other.start + grain < self.end_after
 
@@ -111,7 +111,7 @@ def _worker(pid, marker, never):
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             words = file.read().split(b"\0")
         program = words[0].rsplit(b"/", 1)[-1]
-        # What an agent has just forked looks like the agent.
+        # A process that an agent has just forked looks like the agent.
         if program != b"muster-worker":
             if program != b"muster-agent":
                 never.add(pid)

@@ -4,15 +4,16 @@
         [--minutes 9] [--results FILE] [--simulate PROGRAM] [--schedules 100000]
         [--output-base FOLDER] [--packages FOLDER]
 
-Each (kind, seed, strategy) that passed is a line of the results file and is not run again; one that
-failed is run again the next time, and its line is replaced. Simulated schedules (tests/simulation)
-are the kind "simulated", in pieces; the seed is the first one of the piece. With --output-base, the
-kinds "asan" and "tsan" are the tests that tests/asan_long.txt and tests/tsan_long.txt name, one by
-one: the strategy is the test's label. The kind "fuzz" is five minutes of each target of tests/fuzz,
-and "fuzz_planted" shows that each finds a planted bug: the strategy is the target. With --packages,
-the kind "packages" installs what is in this folder in a Debian without compiler, trains, and
-removes it (tests/package/clean_root.py): the strategy is what is installed. It needs root. Ends
-with 0 once all have passed, with 3 while some are left, with 1 where one has failed."""
+Each (kind, seed, strategy) that passed is a line of the results file, and is not run again. A
+failed one is run again the next time, and its line is replaced. Simulated schedules
+(tests/simulation) are the kind "simulated", in pieces; the seed is the first one of the piece. With
+--output-base, the kinds "asan" and "tsan" are the tests that tests/asan_long.txt and
+tests/tsan_long.txt name, one by one: the strategy is the test's label. The kind "fuzz" is five
+minutes of each target of tests/fuzz, and "fuzz_planted" shows that each finds a planted bug: the
+strategy is the target. With --packages, the kind "packages" installs what is in this folder in a
+Debian without compiler, trains, and removes it (tests/package/clean_root.py): the strategy is what
+is installed. It needs root. Ends with 0 once all have passed, with 3 while some are left, with 1
+where one has failed."""
 
 import argparse
 import atexit
@@ -29,7 +30,7 @@ import time
 from tests.faults import programs as programs_by_hand
 
 HERE = pathlib.Path(__file__).resolve().parent
-# Of these as many as asked for; of each other kind a quarter.
+# Kinds with as many seeds as asked for; each other kind has a quarter.
 MANY = (
     "sigkill",
     "sigterm",
@@ -64,7 +65,7 @@ def simulate(program, first_seed):
 
 
 def sanitized(output_base, sanitizer, label):
-    """`bazel test` of one target as ./test.sh runs it for one sanitizer, to its end."""
+    """Runs `bazel test` of one target for one sanitizer, as ./test.sh does, to its end."""
     return subprocess.run(
         ["nice", "-n", "19", "bazel", f"--output_base={output_base}-{sanitizer}"]
         + ["--max_idle_secs=60", "test", f"--config={sanitizer}"]
@@ -156,7 +157,7 @@ class Results:
 
 
 def main():
-    # So that what a terminated run has started is ended, too.
+    # SIGTERM raises, so that the processes of a terminated run are ended, too.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--programs", required=True)
@@ -210,7 +211,7 @@ def main():
         flush=True,
     )
     work = pathlib.Path(tempfile.mkdtemp(prefix="muster-faults-long-"))
-    # Also if this run is terminated.
+    # The folder is removed even if this run is terminated.
     atexit.register(shutil.rmtree, work, ignore_errors=True)
     calm, failed = {}, 0
     for number, case in enumerate(left):

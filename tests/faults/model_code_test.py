@@ -1,5 +1,5 @@
-"""Model code that throws on one rank, while the others train or have joined: in each strategy the
-job fails with an error that names that rank, and uses no restart."""
+"""Tests of model code that throws on one rank, while the others train or have joined. In each
+strategy the job fails with an error that names the rank, and uses no restart."""
 
 import pytest
 
@@ -55,7 +55,7 @@ def test_what_throws_on_one_rank_ends_the_job_by_name(cluster, strategy, place, 
     job = cluster.await_end()
     assert job.state == api.Job.FAILED, "the fault did not happen"
     assert job.failure.rank == 1, job.failure
-    # What comes out of autograd may be LibTorch's own trouble, and is tried again.
+    # An error from autograd may be LibTorch's own, so the job is started again.
     assert job.restarts == (1 if place == "backward" else 0), job.failure
     assert f"the {place} fails, as the test wants" in job.failure.reason
     # The rank whose step it was: the others only lost it.

@@ -59,7 +59,7 @@ def _sigterm(dice, seed):
 
 
 def _sigstop(dice, seed):
-    """For a part of the lease, for longer than the lease, or without end."""
+    """The duration: a part of the lease, longer than the lease, or without end."""
     victim = ("worker", "agent", "musterd", "workers")[seed % 4]
     leases = dice.choice((0.4, 2.5)) if victim == "musterd" else dice.choice((0.4, 2.5, None))
     return [("stop", {"victim": victim, "leases": leases})]

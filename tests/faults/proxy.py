@@ -1,4 +1,4 @@
-"""A TCP proxy before musterd that can be cut: then bytes are delayed in one direction or both, like
+"""A TCP proxy before musterd that can be cut. A cut delays bytes in one direction or both, like
 packets that a network loses and TCP sends again. A connection that is made during the cut is
 accepted and gets no bytes."""
 

@@ -21,7 +21,7 @@ LEASES = {"validation": "1s"}
 
 
 def main():
-    # So that what a terminated run has started is ended, too.
+    # SIGTERM raises, so that the processes of a terminated run are ended, too.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--programs", required=True)

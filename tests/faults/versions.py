@@ -156,7 +156,7 @@ def new_client(mixed):
     with_client_of(mixed, daemon=OLD, client=NEW)
 
 
-# What each command shows of the job while it runs: patterns.
+# Patterns of the output of each command while the job runs.
 SHOWN = {
     "get": [r"\bjob\b", r"\bRUNNING\b"],
     "ranks": [r"\bnode-1\b", r"\bnode-2\b"],
@@ -222,7 +222,7 @@ def play(function, plugin, folder, calm):
 
 
 def main():
-    # So that what a terminated run has started is ended, too.
+    # SIGTERM raises, so that the processes of a terminated run are ended, too.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     global OLD, NEW
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -236,7 +236,7 @@ def main():
     from tests.faults import run
 
     work = pathlib.Path(tempfile.mkdtemp(prefix="muster-versions-"))
-    # Also if this run is terminated.
+    # The folder is removed even if this run is terminated.
     atexit.register(shutil.rmtree, work, ignore_errors=True)
     calm = run.undisturbed(NEW, plugin, work / "calm", "ddp")
     print(

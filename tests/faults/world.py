@@ -20,7 +20,7 @@ from tests.process import api, harness
 
 NODES = ("node-1", "node-2")
 ENDED = (api.Job.SUCCEEDED, api.Job.FAILED, api.Job.CANCELLED)
-# For any wait.
+# The seconds for any wait.
 BOUND = bound(30)
 # Attached agents send their reports at once; an agent that does not attach again sends none.
 TOLD_BOUND = 20.0
@@ -71,7 +71,7 @@ class World:
                     prefix=self.daemon_prefix,
                 )
             finally:
-                # Also one that ended before it listened.
+                # The newest process, even if it ended before it listened.
                 self.daemon = self.muster._children[-1]
             # The port stays.
             self.listen = self.muster.address

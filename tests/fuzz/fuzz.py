@@ -3,11 +3,11 @@
 
     tests/fuzz/fuzz.py [--seconds 300] [--planted] [--keep] [TARGET ...]
 
-Each target runs for so many seconds on its corpus (tests/fuzz/corpus). An input that crashes it,
-or takes longer than 10 s or more than 2 GB, is kept in the folder where this was called, and the
-exit code is 1. --planted: instead, breaks each reader in one place, in a copy of its source, and
-shows that its target finds that within 60 s. --keep: adds to the corpus a few inputs that reach new
-code. Needs clang and libclang-rt-14-dev (third_party/install.sh --tests)."""
+Each target runs for so many seconds on its corpus (tests/fuzz/corpus). An input that crashes the
+target, or takes longer than 10 s or more than 2 GB, is kept in the current folder, and the exit
+code is 1. --planted: instead, breaks each reader in one place, in a copy of its source, and shows
+that its target finds that within 60 s. --keep: adds to the corpus a few inputs that reach new code.
+Needs clang and libclang-rt-14-dev (third_party/install.sh --tests)."""
 
 import argparse
 import concurrent.futures
@@ -61,7 +61,7 @@ PLANTED = {
         "if (false) {",
     ),
 }
-# Of an input in the corpus, in bytes; and how many of those that were found are kept.
+# The size of an input in the corpus, in bytes; and the number of found inputs that are kept.
 LARGEST, KEPT = 2048, 40
 SANITIZE = "-fsanitize=fuzzer-no-link,address,undefined"
 FLAGS = ["-std=c++20", "-O1", "-g1", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all"]

@@ -8,7 +8,7 @@ using muster::fuzz::Require;
 
 namespace {
 
-// The text with a right hash in the place of any other one, which nobody would guess.
+// Returns the text with the right hash in place of its own, because a fuzzer cannot guess the hash.
 std::string WithRightHash(std::string text) {
   const std::string member = "\"manifest_xxh3_128\": \"";
   const size_t at = text.find(member);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes a folder with all that tests/gpu and bench/gpu run, for a machine that has a GPU, Python and
-# the torch for CUDA that --config=cuda builds against (2.11), and neither Bazel nor this
-# repository's libraries:
+# Makes a folder with all programs of tests/gpu and bench/gpu, for a machine without Bazel and
+# without this repository's libraries. The machine has a GPU, Python, and the torch for CUDA of
+# --config=cuda (2.11):
 #
 #     tests/gpu/carry.sh FOLDER
 #
@@ -33,7 +33,7 @@ mkdir -p "$folder"/{bin,lib,site,tests/gpu,tests/parity,tests/process,bench/gpu}
 for program in "${programs[@]}"; do
   strip -o "$folder/bin/$(basename "$program")" "$built/$program"
 done
-# Those whose stacks may be wanted keep the names of their functions.
+# Programs whose stacks may be read keep the names of their functions.
 cp "$built"/{tests/gpu/muster-rank,worker/muster-worker} "$folder/bin"
 # Debian's libraries, except those that every system has; LibTorch and CUDA are in torch's folder.
 for program in "$folder"/bin/*; do ldd "$program"; done | awk '$3 ~ "^/(usr/)?lib/" { print $3 }' |

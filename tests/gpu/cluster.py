@@ -11,7 +11,8 @@ from tests.process import harness
 
 
 def programs(folder):
-    """A folder with the four programs: the carried one, or a new one with those of Bazel."""
+    """Returns a folder with the four programs: the carried folder, or a new folder with Bazel's
+    programs."""
     carried = os.environ.get("MUSTER_GPU_PROGRAMS")
     return pathlib.Path(carried) if carried else harness.install(folder)
 
@@ -30,8 +31,9 @@ class Cluster(harness.Muster):
     # ---- Jobs ----
 
     def submit(self, spec, commands=()):
-        """Submits a job as 'job', without what is None, and with commands (each a list of words
-        without the job's name) that are known before its first step if no agent runs yet."""
+        """Submits a job as 'job', without settings that are None. `commands`: lists of words
+        without the job's name. If no agent runs yet, the commands are known before the first
+        step."""
         path = self.folder / "job.yaml"
         given = {key: value for key, value in spec.items() if value is not None}
         path.write_text(json.dumps(given))  # JSON is YAML
@@ -45,8 +47,8 @@ class Cluster(harness.Muster):
         return self.cli("get", "job", "-o", "json").json()
 
     def await_job(self, fits, what):
-        """Waits until the job fits. No test makes it begin more than twice: one that does cannot
-        start."""
+        """Waits until the job fits. No test makes the job begin more than twice. A job that begins
+        more often cannot start."""
 
         def found():
             job = self.get()
@@ -66,7 +68,7 @@ class Cluster(harness.Muster):
         return self.await_job(lambda job: int(job.get("step", 0)) >= step, f"step {step} is done")
 
     def operation(self, name):
-        """It must succeed; returns its result."""
+        """Waits for the operation, which must succeed, and returns its result."""
         done = self.cli("operation", name, "--wait", "-o", "json").json()
         assert done["done"] and "error" not in done, done
         ((_, result),) = done["result"].items()
@@ -76,7 +78,7 @@ class Cluster(harness.Muster):
         self.await_job(lambda job: job["state"] == "SUCCEEDED", "the job succeeds")
 
     def metrics(self):
-        """Of all steps in their order."""
+        """Returns the values of all steps, in order."""
         lines = self.cli("metrics", "job", "-o", "json").out.splitlines()
         steps = [step for step in map(json.loads, lines) if "validation" not in step]
         assert [int(step["step"]) for step in steps] == list(range(1, len(steps) + 1))
@@ -90,7 +92,7 @@ class Cluster(harness.Muster):
         return process
 
     def describe(self):
-        """For people, after a failure: what the programs and the job say."""
+        """Returns the output of the programs and the job's state, for people, after a failure."""
         said = [self.log(200)]
         for words in (("nodes",), ("get", "job"), ("operations", "job"), ("logs", "job")):
             said.append(f"---- muster {' '.join(words)}")

@@ -1,5 +1,6 @@
-"""Jobs on a GPU under musterd and an agent, against PyTorch on the same GPU, within the bounds of
-jobs.py: commands while they run, gathers and checkpoints in the background, and faults."""
+"""Tests of jobs on a GPU under musterd and an agent: commands, gathers and checkpoints in the
+background, and faults. The results are compared with PyTorch on the same GPU, within the bounds of
+jobs.py."""
 
 import signal
 
@@ -56,7 +57,7 @@ def saved_every(muster, steps, **more):
 
 
 def expect_losses(muster, spec, rules_after=None, steps=None):
-    """Of the first `steps` steps, or of all."""
+    """Returns the values of the first `steps` steps, or of all."""
     found = muster.losses()[:steps]
     if steps is not None:
         assert len(found) == steps
@@ -129,7 +130,8 @@ def test_layers_are_frozen_while_it_runs(muster):
 
 
 class States:
-    """What PyTorch's optimizer and model hold after some steps, as checkpoints name it."""
+    """Returns the state of PyTorch's optimizer and model after some steps, under the names in
+    checkpoints."""
 
     def __init__(self, steps):
         self.steps = steps
@@ -146,8 +148,8 @@ class States:
 
 
 def expect_state_of(found, states, step):
-    """Each tensor is near to PyTorch's of this step, and far from those of the steps beside it: a
-    copy that training has changed in the middle is not."""
+    """Each tensor is near to PyTorch's of this step, and far from those of the steps beside it. A
+    copy that training has changed would not be."""
     for name, value in found.items():
         own, before, after = (states.of[step + i][name] for i in (0, -1, 1))
         difference = (value - own).abs().max().item()
@@ -215,8 +217,8 @@ def test_the_state_is_written_while_training_goes_on(muster, strategy):
 
 
 def test_a_worker_that_is_killed_is_replaced(muster):
-    """It is halted three steps after its checkpoint; what is left of the job computes these
-    again."""
+    """The job is halted three steps after its checkpoint, and the next generation computes these
+    steps again."""
     spec = job(muster, 16, checkpoint=saved_every(muster, 5))
     muster.submit(spec, [("pause", "--at-step", 8)])
     muster.agent()
@@ -237,7 +239,7 @@ def test_a_worker_that_is_killed_is_replaced(muster):
 
 
 def test_a_job_goes_on_while_musterd_is_killed_and_started_again(muster):
-    # It learns so slowly that the bound holds for 100 steps.
+    # The job learns so slowly that the bound holds for 100 steps.
     spec = job(muster, ENDLESS, optimizer={"sgd": {"lr": 1e-4}})
     muster.submit(spec)
     muster.agent()

@@ -1,4 +1,5 @@
-// worker/device, worker/memory and worker/optim on a GPU; skipped, by name, where there is none.
+// Tests of worker/device, worker/memory and worker/optim on a GPU. Each test is skipped if there is
+// no GPU.
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -117,7 +118,7 @@ TEST_F(Device, OptimizersStepAsOnTheCpuAndSkipByAFlag) {
         EXPECT_TRUE(on_cpu->Step(0.01).ok());
       }
     }
-    // Lion steps by a sign: where its argument is near zero, roundings decide.
+    // Lion steps by a sign, which depends on rounding if its argument is near zero.
     const at::Tensor difference = (there.cpu() - here).abs();
     EXPECT_LE(difference.median().item<float>(), 1e-6);
     EXPECT_LE(difference.max().item<float>(), 0.11);
@@ -152,7 +153,7 @@ TEST_F(Device, MemoryCountsForItsPurposeUntilItIsFreed) {
     const memory::MemoryScope scope(Purpose::kActivations);
     (weight * weight).sum().backward();
   }
-  // Autograd's thread has made the gradient.
+  // The gradient, which autograd's thread has made.
   EXPECT_EQ(bytes(Purpose::kActivations), 512u * 512 * 4);
   EXPECT_EQ(bytes(Purpose::kOther), 0u);
   EXPECT_GE(memory::DeviceMemoryInUse().reserved_bytes, 2 * 512u * 512 * 4);

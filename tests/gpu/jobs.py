@@ -1,7 +1,7 @@
 """Small jobs of GPT-2, and how near to PyTorch they must be.
 
-Bounds. In float32 both compute with the same kernels up to the order of sums, so after ten steps of
-SGD losses differ by a few roundings of their size (5.5): 1e-4 is 200 of them. In bfloat16 an
+Bounds. In float32 both compute with the same kernels up to the order of sums. So after ten steps of
+SGD losses differ by a few roundings of their size (5.5): 1e-4 is 200 roundings. In bfloat16 an
 activation is rounded to 8 bits, and a kernel of another shape rounds differently: 2e-2."""
 
 import torch

@@ -1,6 +1,6 @@
-"""A plugin of pytest for runs on another machine, of which only the results come back: no test
-takes longer than MUSTER_GPU_TEST_SECONDS, none begins after MUSTER_GPU_END (seconds since 1970),
-and what failed is in MUSTER_GPU_FAILURES at once, with what the programs say."""
+"""A plugin of pytest for runs on another machine, of which only the results come back. No test
+takes longer than MUSTER_GPU_TEST_SECONDS, and none begins after MUSTER_GPU_END (seconds since
+1970). Failures are in MUSTER_GPU_FAILURES at once, with the output of the programs."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-// What a rank of tests/gpu needs of CUDA. Without --config=cuda the functions do nothing.
+// The functions of CUDA that a rank of tests/gpu needs. Without --config=cuda they do nothing.
 #ifndef MUSTER_TESTS_GPU_RANK_DEVICE_H_
 #define MUSTER_TESTS_GPU_RANK_DEVICE_H_
 
@@ -6,12 +6,11 @@
 
 namespace muster {
 
-// Whether LibTorch throws from now on where the host would wait for the GPU (sync debug mode
-// "error").
+// Makes LibTorch throw, or not, when the host would wait for the GPU (sync debug mode "error").
 void ForbidWaiting(bool forbid);
 
-// Records, from the first call to the second, when the GPU runs which kernel, and writes it to a
-// file as Chrome's trace events. Both in the thread of the session.
+// Record the times of the GPU's kernels from BeginTrace to EndTrace, and write them to a file as
+// Chrome's trace events. Both are called in the thread of the session.
 void BeginTrace();
 void EndTrace(const std::string& path);
 

@@ -1,12 +1,12 @@
 // muster-rank: one rank of a job in a process of its own, with a worker's own code and without
-// coordinator and agents. For tests and measurements of tests/gpu and bench/gpu, also on machines
-// where all ranks share one GPU.
+// coordinator and agents. Used by tests of tests/gpu and measurements of bench/gpu, also on
+// machines where all ranks share a GPU.
 //
 //   muster-rank JOB_FILE --rank R --meet PORT_FILE [options]
 //
-// Rank 0 writes the port at which the ranks meet to PORT_FILE; the others read it there. With
-// `device: cuda` the model is on the first GPU. The ranks exchange tensors over NCCL if the job has
-// one rank, which may have a GPU for itself; otherwise over Gloo through pinned memory.
+// Rank 0 writes the port at which the ranks meet to PORT_FILE, and the other ranks read it there.
+// With `device: cuda` the model is on the first GPU. A job of one rank uses NCCL; several ranks
+// exchange tensors over Gloo through pinned memory, because they may share a GPU.
 //
 // Each event is a line of JSON on stdout: {"step": 3, "loss": 2.5, "seconds": 0.1, ...}, then
 // {"memory": {...}} and {"end": "done"} or {"end": "failed", "error": "..."}. The exit code is 0 or
@@ -63,7 +63,7 @@ struct Options {
 
 void Print(const Json& line) { std::cout << line.dump() << std::endl; }
 
-// The commands of the options, and an end of the events.
+// The source of the commands from the options, and the sink of events.
 class Outside : public train::CommandSource, public train::EventSink {
  public:
   explicit Outside(const Options& options) : options_(options) {
@@ -206,6 +206,6 @@ int main(int argc, char** argv) {
     muster::Print({{"end", "failed"}, {"error", muster::Message(status)}});
   }
   std::cout.flush();
-  // Without the destructors of what other ranks may be waiting for.
+  // An exit without destructors, because other ranks may be waiting for the objects.
   _exit(status.ok() ? 0 : 1);
 }

@@ -11,7 +11,7 @@ from tests import bazel
 
 
 def device():
-    """What the model is on: cuda, or for a test of these files cpu."""
+    """The model's device: cuda, or cpu for a test of these files."""
     return os.environ.get("MUSTER_GPU_DEVICE", "cuda")
 
 
@@ -29,7 +29,7 @@ def program(name):
 
 
 def environment():
-    """Of a program; run.sh says where its libraries are."""
+    """The environment of a program; run.sh says where its libraries are."""
     libraries = os.environ.get("MUSTER_GPU_LIBRARIES")
     return os.environ | ({"LD_LIBRARY_PATH": libraries} if libraries else {})
 

@@ -20,7 +20,7 @@ def read_tokens(path, context):
 
 
 def steps_of(spec, samples):
-    """For each step the batches of all micro-batches of all ranks, as token tensors."""
+    """The batches of all micro-batches of all ranks, for each step, as token tensors."""
     batch, seed = spec["batch"], spec.get("seed", 0)
     accumulate, last = batch.get("accumulate", 1), batch.get("last", "drop")
     if len(samples) == 1:

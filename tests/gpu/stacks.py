@@ -1,4 +1,5 @@
-"""What processes are waiting for, for the results of a run that hangs on another machine."""
+"""Prints the stacks of waiting processes, for the results of a run that hangs on another
+machine."""
 
 import contextlib
 import os
@@ -16,7 +17,7 @@ COMPUTING = ("muster-rank", "muster-worker")
 
 
 def computing(pid):
-    """Of the processes below `pid` those that may wait for a GPU."""
+    """Returns the processes below `pid` that may wait for a GPU."""
 
     def name(one):
         with contextlib.suppress(OSError):

@@ -1,6 +1,6 @@
-"""Which folder may use which, and which dependencies are forbidden."""
+"""The folders that each folder may use, and the forbidden dependencies."""
 
-# What all folders that train use.
+# Libraries that all folders with training use.
 BELOW_TRAIN = [
     "common",
     "proto",
@@ -31,7 +31,7 @@ ARROWS = {
     "examples": ["plugin"],
     # The pages, and what the reference of the job file is made from.
     "docs": ["proto"],
-    # What an operator gives to Prometheus and Grafana.
+    # Files that an operator gives to Prometheus and Grafana.
     "deploy/monitoring": [],
     # The program, which brings the parts together.
     "coordinator": [
@@ -71,7 +71,7 @@ ARROWS = {
         "coordinator/store",
         "coordinator/webhook",
     ],
-    # What programs that watch musterd get over HTTP.
+    # Data for programs that watch musterd over HTTP.
     "coordinator/web": [
         "common",
         "proto",
@@ -139,9 +139,9 @@ ARROWS = {
     ],
     # The job in the form that a session uses, and the rules that follow from it alone.
     "worker/train/job": BELOW_TRAIN,
-    # How the ranks of a session agree on errors, and on what they have.
+    # The agreement of a session's ranks on errors, and on their data.
     "worker/train/ranks": BELOW_TRAIN,
-    # What a session needs from outside, and what it says.
+    # The inputs of a session from outside, and its events.
     "worker/train/reports": BELOW_TRAIN + ["worker/train/job"],
     "worker/train/data": BELOW_TRAIN + within_train("job", "ranks", "reports"),
     # One step, and what is trained in it.
@@ -161,10 +161,10 @@ ARROWS = {
     + within_train("data", "job", "ranks", "reports", "rollcall", "save", "step", "training"),
     "worker/train/predict": BELOW_TRAIN
     + within_train("data", "evaluate", "job", "ranks", "reports", "rollcall", "save", "step"),
-    # What commands do.
+    # The effects of commands.
     "worker/train/commands": BELOW_TRAIN
     + within_train("data", "evaluate", "reports", "rollcall", "save", "schedule", "trainability"),
-    # What is checked and taken over before the first step.
+    # The checks before the first step, and the state that is taken over.
     "worker/train/start": BELOW_TRAIN + within_train("data", "job", "ranks", "reports"),
     "worker/train/session": BELOW_TRAIN
     + within_train(
@@ -183,7 +183,7 @@ ARROWS = {
         "trainability",
         "training",
     ),
-    # What a session reports, as files.
+    # The reports of a session, as files.
     "worker/tensorboard": ["common", "proto", "worker/train/reports"],
     "worker/control": [
         "common",
@@ -207,7 +207,7 @@ ARROWS = {
     "worker/launcher": ["common"],
     # The program, which brings the parts together.
     "worker": ["common", "worker/control", "worker/launcher", "worker/memory"],
-    # What is installed: it uses everything, and nothing but tests uses it.
+    # The installed packages, which use everything, and which only tests use.
     "deploy": [
         "client/cli",
         "client/python",
@@ -256,7 +256,7 @@ ARROWS = {
     # The repository's own folder has only pages.
     "": [],
 }
-# What tests beside the code may use besides.
+# Folders that tests beside the code may use in addition.
 IN_TESTS = {
     "worker/models/plugin": ["examples"],
     "worker/train/session": ["worker/models/plugin"],

@@ -1,9 +1,9 @@
 """The targets of the project, from its BUILD files.
 
-BUILD files and .bzl files are written in Starlark, a part of Python: they are run here as Python,
-with functions in place of Bazel's rules that only record their arguments. So the targets that a
-macro defines are found, too. For the shipped programs layering_test.py compares this graph with
-Bazel's own."""
+BUILD files and .bzl files are written in Starlark, a part of Python. This module runs them as
+Python, with functions in place of Bazel's rules that only record their arguments. So the targets
+that a macro defines are found, too. For the shipped programs layering_test.py compares this graph
+with Bazel's own."""
 
 import collections
 import dataclasses
@@ -27,7 +27,7 @@ class Target:
     label: str
     rule: str
     package: str
-    # Where it is written.
+    # The line of the target in its file.
     line: int
     attributes: dict
     # The packages that may use it, as in its BUILD file: "//worker/train:__pkg__".

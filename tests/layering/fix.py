@@ -1,5 +1,6 @@
-"""What the deps in the BUILD files lack, and what no file needs, by the includes of each target:
-`python3 -m tests.layering.fix` prints the lines to write; with --write it writes them."""
+"""Adds missing deps to the BUILD files, and removes deps that no file needs, by the includes of
+each target: `python3 -m tests.layering.fix` prints the lines to write; with --write it writes
+them."""
 
 import argparse
 import ast
@@ -17,7 +18,7 @@ class Change:
 
     target: Target
     dep: str
-    # What needs the dep; None: nothing does, and the line goes.
+    # The include that needs the dep. None: no include needs the dep, and the line is removed.
     include: Include | None = None
 
     @property
@@ -48,8 +49,8 @@ def is_visible(target, package):
 
 
 def offering(sources, header, package):
-    """The label of a target that gives a header to the targets of a package: its owner, or one that
-    stands for it where the owner is not visible. None if no target offers the header."""
+    """Returns the label of a target that gives a header to the targets of a package: the header's
+    owner, or a visible target in place of the owner. None if no target offers the header."""
     offers = [one for one in sources.targets.values() if header in sources.headers_of(one)]
     offers.sort(key=lambda one: one not in sources.owners[header])
     visible = [one for one in offers if is_visible(one, package)]
@@ -72,7 +73,7 @@ def changes(sources):
 
 
 def unknown(sources):
-    """What is said of each include that no dep can bring."""
+    """The messages about includes that no dep can bring."""
     for include, target in sources.undeclared():
         if not offering(sources, include.header, target.package):
             yield f"{include}: no target has this header in hdrs"

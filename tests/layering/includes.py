@@ -1,4 +1,4 @@
-"""Which target owns which file, and what the files of the project include."""
+"""The owner target of each file, and the includes of the project's files."""
 
 import collections
 import dataclasses
@@ -43,7 +43,7 @@ SYSTEM_FOLDERS = ("arpa/", "linux/", "netinet/", "sanitizer/", "sys/")
 class Include:
     file: str
     line: int
-    # Of the project's own: the path from the checkout's root.
+    # The path from the checkout's root, for the project's own headers.
     header: str
 
     def __str__(self):
@@ -177,8 +177,8 @@ class Sources:
         """(target, dep) where the dep has headers and no file of the target includes any."""
         for target in self.compiled():
             files = self.files_of(target)
-            # What generated code includes is not known; what //third_party/together makes includes
-            # the target's own files only.
+            # The includes of generated code are not known. Files of //third_party/together only
+            # include the target's own files.
             generated = self.generated.intersection(files)
             if not files or any(file.endswith(HEADERS) for file in generated):
                 continue

@@ -206,5 +206,5 @@ def test_a_line_is_written_beside_the_name_in_a_list_of_targets():
     needed = Include("b/a_test.cc", 1, "x.h")
     written = edited(text, Change(targets["//b:a_test"], "//b:a", needed))
     assert written == text.replace('"a": [],', '"a": [":a"],')
-    # What all of them share is not one target's.
+    # A file that all targets share does not belong to one target.
     assert edited(text, Change(targets["//b:a_test"], "//b:common")) is None

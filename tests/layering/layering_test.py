@@ -31,13 +31,13 @@ def rule(name):
 
 
 def is_allowed(name, to, testonly):
-    """Whether a target of the folder `name` may use one of the folder `to`."""
+    """Returns True if a target of the folder `name` may use a target of the folder `to`."""
     if is_within(to, "third_party") or is_within(name, "third_party"):
         return True
     mine = rule(name)
     allowed = ARROWS[mine] + (IN_TESTS.get(mine, []) if testonly else [])
-    # Of a folder that has an entry of its own, this entry counts, or that of all it lies in where
-    # that has none ("tests/process" may use all of "worker").
+    # The entry of a folder counts, or else the entry of the folder around it ("tests/process" may
+    # use all of "worker").
     if rule(to) == mine or rule(to) in allowed:
         return True
     return mine.startswith("tests") and (

@@ -3,8 +3,8 @@
     python -m tests.layering.sentences [--list N] [--references] [FOLDER ...]
 
 prints for each folder how many sentences its comments have, how many of them are long, and how many
-refer back more than once. --list also prints the sentences with more than N words, --references
-those that refer back more than once."""
+refer back more than once. --list also prints the sentences with more than N words, and --references
+the sentences that refer back more than once."""
 
 import argparse
 import pathlib

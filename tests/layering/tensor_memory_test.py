@@ -8,7 +8,7 @@ from tests.layering.sources import project_files, workspace
 FOLDERS = ("worker/models/", "worker/optim/", "worker/parallel/", "worker/train/")
 # Not tensors: the bytes of a file.
 LEFT_OUT = ("worker/models/plugin/file.cc",)
-# What only tests depend on.
+# Targets on which only tests depend.
 FOR_TESTS = re.compile(
     r"(_test|_fixture|conformance|test_model|test_net|holding_communicator)\.(cc|h)$"
 )

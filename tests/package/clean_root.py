@@ -19,10 +19,10 @@ import sys
 import tempfile
 import time
 
-# What pip and apt of this machine read; what the roots see of it lies at the same place.
+# Folders and files that this machine's pip and apt read. They have the same paths in the roots.
 MIRRORS = ["/opt/pypi", "/opt/pypi-more", "/opt/wheels", "/etc/xdg/pip", "/etc/ssl/certs"]
 BASE_PACKAGES = ["ca-certificates", "python3-venv"]
-# What apt, dpkg and pip write about their own work, and what only the run itself needs.
+# Files that apt, dpkg and pip write about their own work, and files that only the run needs.
 NO_TRACES = re.compile(
     r"/(proc|sys|dev|run|tmp|work|root|opt|srv/torch|etc/xdg/pip|etc/ssl)(/|$)"
     r"|/var/(cache|log|lib/(apt|dpkg))(/|$)"
@@ -182,7 +182,7 @@ def one(packages, pattern):
 
 
 def without_libtorch(root, muster, folder):
-    """What a user reads if LibTorch is missing."""
+    """The message that a user reads if LibTorch is missing."""
     told = root.run(f"cd {folder} && {muster} --devices", check=False)
     assert told.returncode == 1 and "there is no LibTorch in" in told.stdout, told.stdout
     print(told.stdout.strip(), flush=True)
@@ -251,13 +251,13 @@ def debs(root, packages, clock):
     with clock("apt-get install of both packages, where what they depend on is installed"):
         root.run(f"apt-get install -y -qq --no-install-recommends {' '.join(both)}")
     assert "muster" in (root.folder / "etc/passwd").read_text(), needed.stdout
-    # As an upgrade, which must not forget what the packages have made.
+    # An upgrade must not forget the files that the packages have made.
     root.run(f"apt-get install -y -qq --reinstall --no-install-recommends {' '.join(both)}")
     without_libtorch(root, "/usr/bin/muster-worker", "/tmp")
     root.run(f"ln -s {TORCH} /usr/lib/muster/torch")
     example = "/usr/share/doc/muster/licences-gpt.yaml"
     train(root, "/usr/bin/muster", example, "/tmp/job", user="muster")
-    # What the units start, as their user; systemd would make the folder.
+    # Starts the units' program as their user; systemd would make the folder.
     root.run("install -d -o muster -g muster -m 700 /var/lib/muster/musterd /var/lib/muster/agent")
     told = root.run(SERVICES, "muster", check=False)
     assert "SUCCEEDED" in told.stdout and told.returncode == 0, told.stdout[-3000:]

@@ -1,4 +1,5 @@
-"""What is in the packages. tests/package/clean_root.py installs them and trains with them."""
+"""Tests of the packages' contents. tests/package/clean_root.py installs the packages and trains
+with them."""
 
 import base64
 import configparser
@@ -27,7 +28,7 @@ import pytest
 from tests.bazel import bound, runfile
 
 PROGRAMS = ["muster", "muster-agent", "muster-worker", "musterd"]
-# What every Linux has that fits the wheel's platform tag (PEP 600).
+# Libraries of every Linux that fits the wheel's platform tag (PEP 600).
 SYSTEM = {
     "ld-linux-x86-64.so.2",
     "libc.so.6",

@@ -1,4 +1,4 @@
-"""What Debian's packages do when they are installed, upgraded and purged: their scripts run with a
+"""Tests of the Debian packages' scripts for installation, upgrade and purge. The scripts run with a
 folder in place of the machine, and with programs that only note that they were called."""
 
 import os
@@ -59,7 +59,7 @@ class Machine:
         self.run(package, "postinst", "configure", "")
 
     def start(self, package):
-        """What systemd and the program make."""
+        """The files that systemd and the program make."""
         folder = self.state_of(package)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "file").touch()

@@ -24,7 +24,7 @@ OPTIMIZER = {
     "adadelta": {"lr": 0.05, "rho": 0.8, "eps": 1e-3, "weight_decay": 0.1},
     "groups": [
         {"match": "*bias", "weight_decay": 0.0},
-        # Of the MLP and of GPT-2.
+        # Patterns for the MLP and for GPT-2.
         {"match": "*.0.*", "lr_scale": 0.5},
     ],
 }

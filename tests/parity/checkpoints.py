@@ -55,7 +55,7 @@ def buffers(folder):
 
 
 def with_checkpoints(spec, folder, every_steps=1):
-    """A save compares the parameters of all ranks bitwise, and fails the job when they differ: so a
+    """A save compares the parameters of all ranks bitwise, and fails the job if they differ. So a
     job that saves after each step and succeeds shows that its ranks agreed after each step."""
     directory = folder / "checkpoints"
     return spec | {

@@ -12,7 +12,7 @@ import time
 
 from tests.bazel import bound
 
-# Where Bazel puts the programs, below the runfiles or bazel-bin.
+# The paths of the programs below Bazel's runfiles or bazel-bin.
 PROGRAMS = {
     "muster": "client/cli/muster",
     "musterd": "coordinator/musterd",
@@ -51,7 +51,7 @@ class Cluster:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._log = open(self.folder / "musterd.log", "wb")
         port_file = self.folder / "address"
-        # For the socket: the paths of Bazel's folders are too long for it.
+        # A folder for the socket, because the paths of Bazel's folders are too long for a socket.
         self._runtime = tempfile.mkdtemp(prefix="muster-", dir="/tmp")
         self._musterd = subprocess.Popen(
             [

@@ -184,7 +184,7 @@ def test_a_damaged_block_is_found_and_nothing_is_left(tmp_path):
 def test_weights_are_exported_during_training(tmp_path):
     exported = tmp_path / "out/model.safetensors"
     spec = job(tmp_path, "fsdp", 2, export={"path": str(exported), "every_steps": 2})
-    # It is stopped after step 5: there is no export at the end.
+    # The job is stopped after step 5, so there is no export at the end.
     sessions.errors_of(spec, tmp_path / "run", [{"at_step": 5, "stop": {}}])
     steps = checkpoints.all_steps(tmp_path / "run/checkpoints", "job")
     assert max(steps) == 5

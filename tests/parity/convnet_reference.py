@@ -1,7 +1,7 @@
 """The PyTorch twin of the model `convnet`, and its training on several ranks, in one process.
 
-Each rank normalizes with its own micro-batches and moves its own BatchNorm statistics; after a step
-all ranks go on with the statistics of the last one (docs/collectives.md, "Buffers")."""
+Each rank normalizes with its own micro-batches and updates its own BatchNorm statistics. After a
+step all ranks continue with the statistics of the last rank (docs/collectives.md, "Buffers")."""
 
 import dataclasses
 import math

@@ -1,11 +1,11 @@
 """Training a convnet with BatchNorm against its PyTorch twin, and against itself where the same
 bits are promised.
 
-Where the bound comes from: as in training_test.py both sides compute in float32 with the same
-kernels and add up gradients in different orders, a difference of about 1e-7 of a gradient, times
-the learning rate: 1e-6, absolute. BatchNorm divides by the deviation of a micro-batch, which is of
-the size of 1 here, so differences do not grow in it. Statistics are averages of activations, of the
-size of 1 too: the same bound (seen over 10 steps: 3e-7 and 4e-7). Counts are exact."""
+The bound: as in training_test.py both sides compute in float32 with the same kernels, and add up
+gradients in different orders. The difference is about 1e-7 of a gradient, times the learning rate:
+1e-6, absolute. BatchNorm divides by the deviation of a micro-batch, which is of the size of 1 here,
+so differences do not grow in it. Statistics are averages of activations, of the size of 1 too: the
+same bound (seen over 10 steps: 3e-7 and 4e-7). Counts are exact."""
 
 import math
 import os
@@ -87,7 +87,7 @@ def test_ten_steps_equal_pytorch(muster, tmp_path, world_size, shape):
     name = f"equal-{world_size}"
     found = muster.run(with_checkpoints(spec, tmp_path) | {"export": {"path": str(exported)}}, name)
     expected = convnet_reference.train(spec)
-    # Else this would not test training.
+    # Without this, the test would not test training.
     assert largest_difference(expected.parameters[1], expected.parameters[STEPS]) > 1e-2
 
     for step, (ours, theirs) in enumerate(
@@ -101,7 +101,7 @@ def test_ten_steps_equal_pytorch(muster, tmp_path, world_size, shape):
         difference = largest_difference(checkpoints.parameters(folder), expected.parameters[step])
         assert difference <= TOLERANCE, f"parameters after step {step}"
         worst["parameters"] = max(worst["parameters"], difference)
-        # Those of the highest rank, whatever rank wrote them.
+        # The buffers of the highest rank, whatever rank wrote them.
         statistics, counts = split(checkpoints.buffers(folder))
         highest_statistics, highest_counts = split(expected.buffers[step][-1])
         difference = largest_difference(statistics, highest_statistics)

@@ -1,5 +1,5 @@
-"""Data files of every format, written by NumPy and others, through a real job: its losses are those
-of plain PyTorch on the same samples, in the same order (docs/data.md, docs/sampler.md)."""
+"""Tests of data files of every format, written by NumPy and others. The losses of a real job are
+those of plain PyTorch on the same samples, in the same order (docs/data.md, docs/sampler.md)."""
 
 import gzip
 import struct

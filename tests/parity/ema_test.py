@@ -105,7 +105,7 @@ def test_a_job_goes_on_with_them(tmp_path, strategy, other):
             checkpoints.assert_bitwise_equal(
                 checkpoints.read(resumed[step]), checkpoints.read(undisturbed[step])
             )
-    # As another job, of another strategy and world size.
+    # Another job, with another strategy and world size.
     start = {"checkpoint": str(undisturbed[7]), "what": "everything"}
     moved = job(tmp_path, every=3, world_size=4) | {
         "strategy": STRATEGIES[other],

@@ -93,8 +93,8 @@ def train_rank(rank, folder, state, stretches):
 
 
 def load(model, optimizer, state, rank):
-    """Rank 0 has the whole state. PyTorch leaves out that of a parameter that is frozen while it is
-    loaded, and demands one for each that is not."""
+    """Rank 0 has the whole state. PyTorch leaves out the state of a parameter that is frozen during
+    the load, and requires a state for every other parameter."""
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in state["state"])
     set_optimizer_state_dict(

@@ -1,7 +1,6 @@
-"""Whole jobs with fsdp are those of ddp to the bit: losses, norms, validation passes over uneven
-shards, every tensor of every checkpoint, and the weights that are exported; also with activation
-checkpointing, which changes no bit either. tests/parity/fsdp has all combinations of settings,
-without workers."""
+"""Tests that whole jobs with fsdp are bitwise those of ddp: losses, norms, validation passes over
+uneven shards, every tensor of every checkpoint, and exported weights. Activation checkpointing
+changes no bit, either. tests/parity/fsdp has all combinations of settings, without workers."""
 
 import json
 

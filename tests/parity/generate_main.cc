@@ -1,4 +1,4 @@
-// muster-generate: new tokens of prompts for given weights, for the parity tests.
+// muster-generate: prints new tokens of prompts for given weights. The parity tests use it.
 #include <iostream>
 #include <string>
 #include <vector>
@@ -27,8 +27,8 @@ struct Flags {
   std::string out;
 };
 
-// {"prompts": [[id, ...], ...], "max_tokens": N, "temperature": T, "top_k": K, "seed": S}; the last
-// three may be absent.
+// Reads {"prompts": [[id, ...], ...], "max_tokens": N, "temperature": T, "top_k": K, "seed": S}.
+// The last three keys may be absent.
 absl::StatusOr<models::GenerationRequest> RequestOf(const std::string& text) {
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return absl::InvalidArgumentError("--request: not JSON");

@@ -15,7 +15,7 @@ from tests import bazel
 from tests.parity import cluster, logits, next_token, reference
 
 NEW_TOKENS = 64
-# Of unequal lengths, more than one batch of Muster's.
+# Prompts of unequal lengths, more than one batch of Muster's.
 LENGTHS = [5, 1, 17, 32, 8, 3, 9, 2, 1, 30, 11, 4, 6, 7, 21, 16, 13, 10, 12]
 
 CONFIGURATIONS = {

@@ -9,8 +9,8 @@ from transformers import AutoModelForCausalLM, GPT2LMHeadModel
 from tests import bazel
 from tests.parity import cluster, logits, reference, workloads
 
-# Sizes that a layout mistake does not survive: odd widths, heads of odd size, contexts and
-# vocabularies that divide nothing, inner widths that are not 4 times the width.
+# Sizes that reveal a layout mistake: odd widths, heads of odd size, contexts and vocabularies that
+# divide nothing, inner widths that are not 4 times the width.
 CONFIGURATIONS = {
     "usual": dict(vocab_size=256, context=32, layers=2, heads=4, width=64),
     "odd-everything": dict(vocab_size=257, context=17, layers=3, heads=3, width=27, inner=70),

@@ -100,7 +100,8 @@ def test_the_smallest_and_the_largest_images_show_something(tmp_path, size):
 
 def test_the_files_are_replaced_only_when_all_new_ones_are_written(tmp_path):
     before = draw(tmp_path, "--train", "30", "--test", "7")
-    # One that is drawn but cannot be written: the images of training fit, and not those of tests.
+    # A data set that is drawn but cannot be written: the training images fit on the disk, the test
+    # images do not.
     limit = 40 * 28 * 28
     script = bazel.runfile("examples/images/digits.py")
     result = subprocess.run(

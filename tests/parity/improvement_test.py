@@ -1,6 +1,6 @@
-"""Where validation ends a stage, and which checkpoint it makes the best one, against the rules of
-Keras' EarlyStopping and ModelCheckpoint in plain Python over the same losses. The weights that are
-exported of the best checkpoint are those of a job that ends there, to the bit."""
+"""Tests of early stopping and the best checkpoint, against the rules of Keras' EarlyStopping and
+ModelCheckpoint in plain Python over the same losses. The weights that are exported of the best
+checkpoint are those of a job that ends there, to the bit."""
 
 import pytest
 
@@ -15,7 +15,7 @@ STRATEGIES = {
     "sharded": {"sharded_ddp": {"bucket_mb": 0.005}},
     "fsdp": {"fsdp": {}},
 }
-# Of keep_best.
+# The settings of keep_best.
 RULES = [
     {"metric": "loss"},
     {"metric": "accuracy"},

@@ -3,8 +3,8 @@ Muster's ranks are compared with.
 
 The process takes the micro-batches of all ranks one after the other. It adds up the gradients of
 each rank, adds up these sums in the order of the ranks, and divides once by what `divide_by` says.
-Each rank normalizes with its own micro-batches and moves its
-own BatchNorm statistics; after a step all go on with those of the highest rank that had input."""
+Each rank normalizes with its own micro-batches and updates its own BatchNorm statistics. After a
+step all ranks continue with the statistics of the highest rank that had input."""
 
 import copy
 import dataclasses
@@ -46,8 +46,8 @@ def state_of(model, optimizer):
 
 
 def with_zeros(expected, found):
-    """What a checkpoint must have. A parameter that was trained, but that no step has used, has no
-    state in PyTorch, and zeros in a checkpoint, which mean the same."""
+    """The expected contents of a checkpoint. A trained parameter that no step has used has no state
+    in PyTorch, and zeros in a checkpoint, which mean the same."""
     unused = {
         name: torch.zeros_like(tensor)
         for name, tensor in found.items()
@@ -57,7 +57,8 @@ def with_zeros(expected, found):
 
 
 def freeze(model, rules):
-    """As JobSpec's TrainableRule; a frozen parameter has no gradient."""
+    """Freezes and unfreezes parameters by rules like JobSpec's TrainableRule. A frozen parameter
+    has no gradient."""
     for rule in rules:
         ((action, pattern),) = rule.items()
         for name, parameter in model.named_parameters():
@@ -66,9 +67,9 @@ def freeze(model, rules):
 
 
 def train(spec, model, data, steps, changes, computed_in=torch.float32, reduced_as=torch.float32):
-    """`data`: (inputs, labels) of each rank; `steps`: as sampler.own_steps yields them; `changes`:
-    {steps done: rules}; `computed_in`: forward and backward use parameters and inputs that are
-    rounded to this type; `reduced_as`: the gradients of each rank are rounded to this type. Yields
+    """`data`: (inputs, labels) of each rank. `steps`: as sampler.own_steps yields them. `changes`:
+    {steps done: rules}. `computed_in`: forward and backward use parameters and inputs that are
+    rounded to this type. `reduced_as`: the gradients of each rank are rounded to this type. Yields
     a Step for each."""
     batch, world_size = spec["batch"], spec["world_size"]
     divide_by = spec["uneven_inputs"]["join"]["divide_by"]

@@ -79,7 +79,7 @@ def job(folder, pattern, accumulate, divide_by, optimizer, **more):
 
 
 def run(*arguments, **more):
-    """What the checkpoints have, by step."""
+    """Returns the contents of the checkpoints, by step."""
     return {step: checkpoints.read(path) for step, path in sessions.run(*arguments, **more).items()}
 
 
@@ -133,7 +133,7 @@ def test_reduced_in_every_micro_batch(tmp_path, strategy):
         assert_close(found[step], wanted.state, f"step {step}")
 
 
-# While ranks 1 and 2 have joined: to one that has not frozen it, and back.
+# {steps done: new rules}, for changes while ranks 1 and 2 have joined.
 CHANGES = {
     2: [{"freeze": "0.*"}],
     3: [{"freeze": "*"}],
@@ -158,8 +158,8 @@ def test_with_clipping_recomputation_and_freezes_while_ranks_have_joined(
     "order, count", cases.every_value(["shuffled", "shuffled_v2", "sequential"], [67, 50, 7])
 )
 def test_the_first_ranks_get_the_rest_of_a_common_data_set(tmp_path, order, count):
-    """Of 48 samples a step: a rest for two ranks, one of two samples, and data that fill no
-    step."""
+    """A step has 48 samples. The cases: a rest for two ranks, a rest of two samples, and data that
+    fill no step."""
     spec = job(tmp_path, (1, 1, 1), 2, "active", "sgd")
     ((inputs, labels),) = parts([count])
     save_file({"inputs": inputs, "labels": labels}, tmp_path / "common.safetensors")

@@ -1,6 +1,6 @@
-"""Whole programs are killed at each of their writes, syncs and renames, or these fail (strace):
-what they write for others is the old one or the new one afterwards, and never a part of one. A
-failure leaves nothing else behind; what a kill leaves, the next run removes."""
+"""Tests of programs that are killed at each of their writes, syncs and renames, or whose calls fail
+(strace). Afterwards a file for others is the old file or the new file, and never a part. A failure
+leaves nothing else behind; what a kill leaves, the next run removes."""
 
 import itertools
 import json
@@ -18,7 +18,7 @@ FAULTS = {
     "full": ("write,pwrite64,fallocate,mkdir", "error=ENOSPC"),
     "broken": ("write,pwrite64,fsync,rename,renameat2", "error=EIO"),
 }
-# Which call is hit: each of the first ones, then some of them, up to more than any thread makes.
+# The calls that are hit: each of the first calls, then some, up to more than any thread makes.
 WHEN = [*range(1, 9), *range(9, 60, 3), *range(60, 600, 13)]
 if not cases.all_are_run():
     WHEN = [*range(1, 5), *range(5, 60, 4), *range(60, 600, 60)]
@@ -82,7 +82,7 @@ def session(folder, command, **spec):
 
 
 def made(command, path, folder):
-    """What an undisturbed run makes."""
+    """The result of an undisturbed run."""
     path.parent.mkdir(exist_ok=True)
     done = subprocess.run(
         list(map(str, command)), capture_output=True, text=True, env=cluster.environment()
@@ -186,7 +186,7 @@ def test_there_is_the_old_one_or_the_new_one(make, fault, tmp_path):
     assert olds >= 2, olds
 
 
-# So few calls that each is hit by its name.
+# These are so few calls that each is hit by its name.
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
 @pytest.mark.parametrize(
     "call, when, new",
@@ -204,7 +204,7 @@ def test_there_are_the_old_texts_or_the_new_ones(call, when, new, tmp_path):
     hit = writer.run(tmp_path / "strace", call, "signal=SIGKILL", when)[1]
     assert hit
     assert contents(writer.path) == (writer.new if new else writer.old)
-    # What the kill left, the next run removes.
+    # The next run removes the files that the kill left.
     done, hit = writer.run(tmp_path / "strace", call, "signal=SIGKILL", 100)
     assert done.returncode == 0 and not hit, done.stderr
     assert contents(writer.path) == writer.new and writer.others() == []

@@ -24,7 +24,7 @@ OPTIMIZER = {
     "lion": {"lr": 1e-3, "betas": [0.8, 0.95], "weight_decay": 0.3},
     "groups": [
         {"match": "*bias", "weight_decay": 0.0},
-        # Of the MLP and of GPT-2.
+        # Patterns for the MLP and for GPT-2.
         {"match": "*.0.*", "lr_scale": 0.5},
     ],
 }

@@ -1,8 +1,8 @@
 """Llama weights go from transformers to Muster and back; logits and gradients are equal.
 
-Both compute in float32; the differences are those of attention (a fused kernel here, written out
-there) and of the order of sums, some 1e-6 of the values, which are of the order of 1 to 10: 1e-4
-leaves room and hides no mistake."""
+Both compute in float32. Differences come from attention (a fused kernel in Muster, written out in
+transformers) and from the order of sums. They are some 1e-6 of the values, which are about 1 to 10.
+A bound of 1e-4 leaves room and hides no mistake."""
 
 import copy
 
@@ -14,8 +14,8 @@ from transformers import AutoModelForCausalLM, LlamaForCausalLM
 from tests import bazel
 from tests.parity import cluster, logits, reference, workloads
 
-# Sizes that a layout mistake does not survive: groups of three, contexts and vocabularies that
-# divide nothing, the narrowest heads, other positions and norms than the usual ones.
+# Sizes that reveal a layout mistake: groups of three, contexts and vocabularies that divide
+# nothing, the narrowest heads, unusual positions and norms.
 CONFIGURATIONS = {
     "grouped-query": dict(
         vocab_size=256, context=32, layers=2, heads=8, kv_heads=2, width=64, inner=176

@@ -1,4 +1,5 @@
-"""What Muster computes from given weights and tokens, through muster-logits, and transformers."""
+"""The results of Muster, through muster-logits, and of transformers for given weights and
+tokens."""
 
 import json
 import subprocess
@@ -46,7 +47,7 @@ def of_transformers(model, tokens):
 
 
 def gradients_of_muster(folder, kind, options, weights, tokens):
-    """Of the mean loss of predicting each row's next token, by parameter."""
+    """Returns the gradients of the mean loss of predicting each row's next token, by parameter."""
     path = folder / "gradients.safetensors"
     of_muster(folder, kind, options, weights, tokens, "--gradients", path)
     return load_file(path)

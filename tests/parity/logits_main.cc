@@ -1,4 +1,5 @@
-// muster-logits: a model's logits and gradients for given weights and tokens, for the parity tests.
+// muster-logits: writes a model's logits and gradients for given weights and tokens. The parity
+// tests use it.
 #include <cstring>
 #include <iostream>
 #include <string>
@@ -32,7 +33,7 @@ struct Flags {
   int64_t batch = 1;
 };
 
-// The file's uint32 tokens as int64 [batch, tokens / batch].
+// Returns the file's uint32 tokens as int64 [batch, tokens / batch].
 absl::StatusOr<at::Tensor> ReadTokens(const std::string& path, int64_t batch) {
   ASSIGN_OR_RETURN(const files::MappedFile file, files::MappedFile::Open(path));
   const int64_t count = static_cast<int64_t>(file.size() / sizeof(uint32_t));
@@ -49,7 +50,7 @@ absl::StatusOr<at::Tensor> ReadTokens(const std::string& path, int64_t batch) {
   return tokens;
 }
 
-// The gradients of the mean loss of predicting each row's next tokens, by parameter.
+// Writes the gradients of the mean loss of predicting each row's next tokens, by parameter.
 absl::Status SaveGradients(const std::string& path, const at::Tensor& tokens,
                            models::Model& model) {
   const int64_t length = tokens.size(1) - 1;

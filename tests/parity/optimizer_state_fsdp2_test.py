@@ -2,9 +2,9 @@
 (set_optimizer_state_dict), and in Muster from what FSDP2 gathers (get_optimizer_state_dict); the
 next steps are the same.
 
-Some parameters are frozen while their state is gathered, one is freed late (so it has fewer steps
-than others), and one is trained only after the way back. The tolerance is for the largest
-difference of a parameter after any step: FSDP2 adds the gradients of two halves of a step's
+Some parameters are frozen while their state is gathered. A parameter is freed late, with fewer
+steps than others. Another parameter is trained only after the way back. The tolerance is for the
+largest difference of a parameter after any step: FSDP2 adds the gradients of two halves of a step's
 samples, Muster those of its ranks. With AdamW's eps of 1e-5 the rounding of a small gradient does
 not become a whole step.
 """

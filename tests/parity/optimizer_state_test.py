@@ -1,9 +1,9 @@
 """Training goes on in Python from what gather-optimizer-state writes (torch.load, load_state_dict),
 and in Muster from what Python writes (`optimizer: {state: FILE}`); the next steps are the same.
 
-One schedule has parameters that were frozen and freed again, one that is freed late (so it has
-fewer steps than the others), and one that is never trained. The tolerance is training_test's: 1e-6,
-with AdamW at eps 1e-5.
+One schedule has parameters that were frozen and freed again, a parameter that is freed late (with
+fewer steps than the others), and a parameter that is never trained. The tolerance is
+training_test's: 1e-6, with AdamW at eps 1e-5.
 """
 
 import fnmatch
@@ -236,7 +236,8 @@ def named(spec, state):
 def test_training_goes_on_in_muster(tmp_path, strategy, world_size, optimizer, kind):
     spec, start = trained_in_python(tmp_path, kind, optimizer)
     spec |= {"strategy": STRATEGIES[strategy], "world_size": world_size}
-    # One that has state is frozen until step 6; the one that never was trained is trained.
+    # A parameter with state is frozen until step 6, and the parameter that never was trained is
+    # trained.
     frozen = LATE[kind]
     spec["trainable"] = {"rules": [{"freeze": frozen}]}
 

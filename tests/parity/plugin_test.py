@@ -177,7 +177,7 @@ def faulty_job(folder, fault):
     }
 
 
-# How a rank of fsdp gets its slices of a model that no rank makes whole.
+# The ways in which a rank of fsdp gets its slices of a model that no rank makes whole.
 @pytest.mark.parametrize("how", ["values", "draws", "reads"])
 def test_with_fsdp_it_is_bitwise_the_model_of_ddp(muster, tmp_path, how):
     ends = []
@@ -194,7 +194,7 @@ def test_with_fsdp_it_is_bitwise_the_model_of_ddp(muster, tmp_path, how):
     assert ends[0] == ends[1]
 
 
-# What fails on its own would fail again: the job ends without a restart.
+# A failure of the plug-in itself would happen again, so the job ends without a restart.
 @pytest.mark.parametrize(
     "fault, said",
     {

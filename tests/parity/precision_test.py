@@ -1,13 +1,13 @@
 """bfloat16 and float16 against torch.autocast and torch.amp.GradScaler on the CPU, and what is not
 finite.
 
-Where the bounds come from: both sides run the same kernels on the same casts, so that a step from
-equal parameters gives losses that differ by float32 rounding only. But parameters differ by float32
-rounding after it, and where such a difference decides to which side a weight or an activation is
-rounded, the value is off by one unit of its type: 2^-8 of it in bfloat16, 2^-11 in float16. Losses
-are sums over many of them. LOSSES is about ten times what was seen; a forward in float32, or in the
-other type, is further away than that for the mlp (checked below). GPT-2's attention is one fused
-kernel on either side, and not the same one: it rounds elsewhere from the first step on."""
+The bounds: both sides run the same kernels on the same casts. So a step from equal parameters gives
+losses that differ only by float32 rounding. After the step parameters differ by float32 rounding.
+If such a difference decides the direction in which a weight or an activation is rounded, the value
+is off by one unit of its type: 2^-8 in bfloat16, 2^-11 in float16. Losses are sums over many of
+them. LOSSES is about ten times what was seen; a forward in float32, or in the other type, is
+further away than that for the mlp (checked below). GPT-2's attention is a different fused kernel on
+each side, so values are rounded in other places from the first step on."""
 
 import math
 
@@ -66,7 +66,7 @@ def test_training_equals_torchs_autocast(muster, tmp_path, kind, precision):
     print(f"{job}: losses differ by {difference:.1e}, parameters by {moved:.1e}")
     assert difference <= LOSSES[precision]
     assert moved <= PARAMETERS[precision]
-    # What a step computes from equal parameters.
+    # The results of a step from equal parameters.
     first = {
         name: reference.train(spec | {"precision": name, "stages": [{"fit": {"steps": 1}}]}).losses[
             0
@@ -82,7 +82,8 @@ def test_training_equals_torchs_autocast(muster, tmp_path, kind, precision):
 
 @pytest.mark.parametrize("kind, strategy", [("gpt2", "sharded_ddp"), ("mlp", "ddp")])
 def test_overflows_move_the_scale_as_torchs_scaler(muster, tmp_path, kind, strategy):
-    # So large that the first steps overflow, and growing so soon that later ones do again.
+    # The loss scale is so large that the first steps overflow, and grows so soon that later steps
+    # overflow again.
     scale = {"initial": 2.0**26, "growth_factor": 8.0, "backoff_factor": 0.25, "growth_interval": 3}
     spec = training_job(tmp_path, kind, precision="float16", loss_scale=scale)
     spec["strategy"] = {strategy: {"bucket_mb": 0.005}}

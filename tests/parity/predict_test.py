@@ -1,6 +1,6 @@
-"""The stage `predict`, from checkpoints of each strategy at other world sizes, against PyTorch on
-the exported weights and the same samples; and with `generate`, against the greedy tokens of
-transformers.
+"""Tests of the stage `predict`, from checkpoints of each strategy at other world sizes, against
+PyTorch on the exported weights and the same samples. With `generate`, the comparison is with the
+greedy tokens of transformers.
 
 Both compute in float32: logits of the order of 1 agree within 1e-5, and a class differs only where
 two logits are as near as that. Muster's own files are the same bytes for every strategy and world

@@ -151,7 +151,7 @@ def mean_loss(model, inputs, targets, loss=None):
 
 
 def loss_terms(targets, loss=None):
-    """How many terms the mean is over."""
+    """Returns the number of terms of the mean."""
     if loss and "mse" in loss:
         return targets.numel()
     ignored = loss["cross_entropy"].get("ignore_index") if loss else None
@@ -159,7 +159,7 @@ def loss_terms(targets, loss=None):
 
 
 def rate_factor(schedule, total_steps):
-    """contract.md 5 and JobSpec's warmup_cosine as a function for LambdaLR."""
+    """Returns JobSpec's warmup_cosine as a function for LambdaLR."""
     if "warmup_cosine" not in schedule:
         return lambda step: 1.0
     cosine = schedule["warmup_cosine"]
@@ -241,8 +241,8 @@ class Several(torch.optim.Optimizer):
 
 
 def settings_of(options, name):
-    """What the job's optimizer and groups set for a parameter, as a param_group of torch.optim with
-    its kind as "optimizer"."""
+    """Returns the settings of a parameter by the job's optimizer and groups, as a param_group of
+    torch.optim with its kind as "optimizer"."""
 
     def chosen(options):
         return next({"optimizer": kind} | options[kind] for kind in OPTIMIZERS if kind in options)
@@ -282,8 +282,9 @@ def build_optimizer(options, model):
 
 
 def grouped_optimizer(options, model):
-    """torch.optim with one param_group for all parameters that have the same settings, as people
-    write it: in the order of the model, the groups in that of their first parameters."""
+    """Returns a torch.optim with one param_group for all parameters that have the same settings, as
+    people write it. Parameters have the order of the model, and groups the order of their first
+    parameters."""
     groups = {}
     for name, parameter in model.named_parameters():
         settings = settings_of(options, name)
@@ -292,7 +293,7 @@ def grouped_optimizer(options, model):
 
 
 def autocast(spec):
-    """What the job's forwards run under."""
+    """Returns the scope in which the job's forwards run."""
     types = {"bfloat16": torch.bfloat16, "float16": torch.float16}
     precision = spec.get("precision", "float32")
     enabled = precision in types and spec.get("autocast", True)  # no setting of a job
@@ -327,7 +328,7 @@ class Result:
 
 @dataclasses.dataclass
 class Start:
-    """Where a run goes on."""
+    """The state from which a run continues."""
 
     step: int  # steps done
     parameters: dict  # {name: tensor}

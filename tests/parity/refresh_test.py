@@ -1,10 +1,10 @@
 """Freezing and unfreezing while a job runs, against a single process of PyTorch that flips
 requires_grad.
 
-One schedule has it all: a parameter frozen from the start and freed late (the largest one), others
-freed, frozen and freed again, everything frozen, and one that changes with every step. After every
-step the parameters, the moments and AdamW's count of steps of each parameter are compared; what is
-frozen keeps its bits.
+One schedule has all cases: the largest parameter is frozen from the start and freed late. Others
+are freed, frozen and freed again. At one time everything is frozen. One parameter changes with
+every step. After every step the parameters, the moments and AdamW's count of steps of each
+parameter are compared; what is frozen keeps its bits.
 
 The tolerance is training_test's: 1e-6, with AdamW at eps 1e-5.
 """
@@ -139,7 +139,7 @@ IN_16_BITS = {
     # The first steps overflow.
     "float16": {"precision": "float16", "loss_scale": {"initial": 2.0**23}},
 }
-# As precision_test's, which says where they come from.
+# The same bounds as in precision_test.py, which explains them.
 PARAMETERS_IN_16_BITS = {"bfloat16": 5e-3, "float16": 1e-3}
 
 

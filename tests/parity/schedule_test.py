@@ -1,8 +1,8 @@
 """Every learning-rate schedule against torch.optim.lr_scheduler, over 200 steps of a real job.
 
-Both sides compute in float64, torch mostly by one recurrence after the other: 1e-9 of the whole
-rate is far above its rounding and far below a slip of one step, which is at least 1e-6 of it in
-each case."""
+Both sides compute in float64, torch mostly by recurrences. The bound, 1e-9 of the whole rate, is
+far above torch's rounding. It is far below an error of one step, which is at least 1e-6 of the rate
+in each case."""
 
 import pytest
 import torch

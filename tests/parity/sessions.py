@@ -24,7 +24,8 @@ def run(spec, folder, changes=None, start=None, commands=(), job_id="job"):
 
 
 def errors_of(spec, folder, commands, start=None, job_id="job"):
-    """What muster-session says of commands that failed. It saves every step of the job."""
+    """Returns muster-session's messages about commands that failed. It saves every step of the
+    job."""
     folder.mkdir()
     spec = checkpoints.with_checkpoints(spec, folder)
     (folder / "job.yaml").write_text(json.dumps(spec))
@@ -38,8 +39,8 @@ def errors_of(spec, folder, commands, start=None, job_id="job"):
     if start is not None:
         own = folder / "checkpoints" / job_id / start.name
         shutil.copytree(start, own)
-        # It is the same process of the same generation for the folder, which so is not taken for
-        # another's.
+        # For the folder it is the same process of the same generation, so the folder does not count
+        # as another job's.
         for name in (".muster-job", ".muster-epoch"):
             shutil.copy(start.parent / name, own.parent)
         command += ["--from", own]
@@ -49,7 +50,7 @@ def errors_of(spec, folder, commands, start=None, job_id="job"):
 
 
 def failure_of(spec, folder):
-    """What muster-session says of a job that fails."""
+    """Returns muster-session's message about a job that fails."""
     (folder / "job.yaml").write_text(json.dumps(spec))
     command = [bazel.runfile("worker/control/muster-session"), folder / "job.yaml"]
     done = subprocess.run(command, capture_output=True, text=True, env=cluster.environment())

@@ -1,6 +1,6 @@
-"""Tests without training, of checkpoints of each strategy at other world sizes, against PyTorch on
-the exported weights and the same samples: counts are equal, and losses within 1e-6, which is the
-order of their float32 sums."""
+"""Tests of stages without training, from checkpoints of each strategy at other world sizes, against
+PyTorch on the exported weights and the same samples. Counts are equal. Losses agree within 1e-6,
+because the order of their float32 sums differs."""
 
 import itertools
 

@@ -1,7 +1,7 @@
 """A job that begins with another job's checkpoint (`start:`), of another strategy and world size.
 
-`everything` goes on as the other job would have: before the first step it has every element of the
-other's checkpoint, to the bit, and after each step what the other job then had. That takes the same
+`everything` continues like the other job. Before the first step it has every bit of the other job's
+checkpoint. After each step it has the state that the other job had then. That takes the same
 samples and rates, so the losses are the same too. `weights+optimizer` is what a job does that is
 given the other one's weights (`model.weights`) and the state of its optimizer (`optimizer.state`,
 which optimizer_state_test compares with Python). `weights` is what `model.weights` does. Equal is:
@@ -88,14 +88,14 @@ CUT_OTHERWISE = {
     "sharded_ddp": {"sharded_ddp": {"bucket_mb": 0.003}},
     "fsdp": {"fsdp": {"unit": ["transformer.wte", "*.h.1"], "replicate": ["*ln_*"]}},
 }
-# What is frozen and freed: {steps done: rules}. All but one layer is frozen when the checkpoint is
-# made that the new job begins with, and freed a step later.
+# The rules that freeze and unfreeze: {steps done: rules}. All but one layer is frozen when the
+# checkpoint is made that the new job begins with, and freed a step later.
 TRAINED = {
     "most": {3: [{"unfreeze": LATE}]},
     "one layer": {3: [{"freeze": "*"}, {"unfreeze": ONE_LAYER}], 6: [{"unfreeze": "*"}]},
 }
 FROM = list(itertools.product(STRATEGIES, [1, 2, 3, 4]))
-# So that few pairs have each strategy together with each.
+# The order of strategies, so that few pairs have each strategy together with each.
 TO = random.Random(1).sample(FROM, len(FROM))
 HOW = {
     "as it was": ("most", STRATEGIES),
@@ -134,7 +134,7 @@ def test_everything_goes_on_as_the_other_job(tmp_path, sources, one, other, how)
     later = {done: rules for done, rules in TRAINED[trained].items() if done > TAKEN}
     save = {"at_step": TAKEN, "save_checkpoint": {}}
     found = sessions.run(spec, tmp_path / "own", later, commands=[save], job_id="own")
-    # What was taken is there to the bit, before the first step.
+    # The taken state has the same bits before the first step.
     checkpoints.assert_bitwise_equal(
         checkpoints.read(found.pop(TAKEN)), checkpoints.read(expected[TAKEN])
     )

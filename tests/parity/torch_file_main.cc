@@ -1,7 +1,8 @@
-// For torch_file_test.py: writes a torch file with values of every kind ("small"), or one whose
-// storage is larger than 4 GiB, as a hole ("huge"); or reads a file ("read") and prints its values
-// as a Python literal, in which a tensor is ("tensor", type, offset, shape, strides, CRC-32 of its
-// storage).
+// The program of torch_file_test.py. Commands:
+// - "small": writes a torch file with values of every kind.
+// - "huge": writes a torch file whose storage is larger than 4 GiB, as a hole.
+// - "read": reads a file and prints its values as a Python literal. A tensor is ("tensor", type,
+//   offset, shape, strides, CRC-32 of its storage).
 #include <fcntl.h>
 #include <unistd.h>
 #include <zlib.h>

@@ -1,4 +1,4 @@
-"""What TorchFile and PickleWriter write, PyTorch and Python's zipfile read."""
+"""Tests that PyTorch and Python's zipfile read the files of TorchFile and PickleWriter."""
 
 import collections
 import os
@@ -50,7 +50,7 @@ TYPES = {
 
 
 def literal(value):
-    """What `read` prints of it."""
+    """Returns a value as `read` prints it."""
     if isinstance(value, torch.Tensor):
         storage = value.untyped_storage()
         return (
@@ -99,7 +99,7 @@ def test_the_archive_is_whole_for_other_readers(write):
         assert names[0] == "archive/data.pkl"
         assert archive.read("archive/data/1") == b"\x00\x00\x00\xbf"
         assert archive.read("archive/version") == b"3\n"
-    # What PyTorch writes has the same members.
+    # PyTorch's files have the same members.
     path = path.with_name("theirs.pt")
     torch.save({"matrix": torch.zeros(2, 3)}, path)
     with zipfile.ZipFile(path) as theirs:

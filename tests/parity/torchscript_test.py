@@ -182,7 +182,7 @@ def normalized_model(width=16, dropout=0.3):
     )
 
 
-# How a rank of fsdp gets its slices, and what else it reads from the file.
+# The ways in which a rank of fsdp gets its slices, and other tensors, from the file.
 SHARDED_CASES = CASES | {
     "compressed-sequence": (make.model, compressed, rows_job, SGD),
     "module-that-reads-its-values": (checked_model, script, rows_job, SGD),

@@ -1,5 +1,5 @@
-"""Modules as people write them, for TorchScript: each takes a batch [N, 3, 16, 16] of rows, or of
-tokens [N, 8] below 20, and gives 5 numbers for each row or token."""
+"""Modules for TorchScript, as people write them. Each takes a batch [N, 3, 16, 16] of rows, or [N,
+8] of tokens below 20, and gives 5 numbers for each row or token."""
 
 import math
 from enum import Enum

@@ -1,9 +1,9 @@
 """Muster's training against plain PyTorch, and against itself where it promises the same bits.
 
-Where the tolerances come from (contract.md 5): both sides compute in float32 with the same kernels,
-but add in different orders: gradients of micro-batches (per rank, then over ranks, here; one after
-the other there), the norm for clipping (float64 here, float32 there), fused against plain optimizer
-loops. Each such difference is about 1e-7 of its value.
+The tolerances: both sides compute in float32 with the same kernels, but add in different orders.
+Muster adds gradients of micro-batches per rank and then over ranks; PyTorch adds them one after the
+other. The norm for clipping is float64 in Muster, and float32 in PyTorch. Optimizer loops are fused
+or plain. Each such difference is about 1e-7 of its value.
   SGD            a difference of a gradient reaches the parameter times the learning rate: 1e-6,
                  absolute.
   AdamW, 1e-5    divides by sqrt(v) + eps, which blows rounding up at most 1e-7 / 1e-5 times the
@@ -97,7 +97,7 @@ def test_fifty_steps_equal_pytorch(muster, tmp_path, kind, optimizer, strategy, 
     muster.run(with_checkpoints(spec, tmp_path), job)
     expected = reference.train(spec)
 
-    # Else this would test neither clipping nor training.
+    # Without this, the test would test neither clipping nor training.
     clipped = sum(norm > spec["clip_grad_norm"] for norm in expected.norms)
     assert 3 <= clipped <= STEPS - 3
     first, last = expected.parameters[1], expected.parameters[STEPS]

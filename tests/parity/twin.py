@@ -1,8 +1,8 @@
 """Training of any torch module in plain PyTorch, one process, from a job: what models from outside
 are compared with.
 
-As in reference.py, the process takes the micro-batches of all ranks one after the other, adds up
-their gradients, divides once, and steps torch.optim, in the job's precision."""
+The process takes the micro-batches of all ranks one after the other and adds up their gradients, as
+in reference.py. Then it divides once and steps torch.optim, in the job's precision."""
 
 import dataclasses
 
@@ -81,7 +81,7 @@ def train(spec, model, loss=cross_entropy, before_step=lambda model: None, conte
 
 
 def assert_close(found, expected, tolerance):
-    """Of two dicts of tensors, or two lists of losses."""
+    """Checks that two dicts of tensors, or two lists of losses, agree within `tolerance`."""
     if isinstance(expected, list):
         found = {str(step): torch.tensor(loss) for step, loss in enumerate(found, 1)}
         expected = {str(step): torch.tensor(loss) for step, loss in enumerate(expected, 1)}
@@ -98,8 +98,8 @@ HALF_PRECISION = {"bfloat16": 1e-2, "float16": 2e-3}
 
 
 def assert_trained_in_half_precision(losses, spec, build, loss=cross_entropy):
-    """Of a job's `spec` with a precision: its losses are those of PyTorch under autocast, and not
-    those in float32."""
+    """Checks a job's `spec` with a precision: the losses are those of PyTorch under autocast, and
+    not those in float32."""
     expected = train(spec, build(), loss).losses
     full = train(spec | {"precision": "float32"}, build(), loss).losses
     assert_close(losses, expected, HALF_PRECISION[spec["precision"]])

@@ -1,6 +1,6 @@
-"""Parameters that no rank uses in some steps, or in any: every strategy against PyTorch, alone and
-as DistributedDataParallel with find_unused_parameters, in parameters, moments and step counts after
-each step.
+"""Tests of parameters that no rank uses in some steps, or in any. Every strategy is compared with
+PyTorch, alone and as DistributedDataParallel with find_unused_parameters. Parameters, moments and
+step counts agree after each step.
 
 In PyTorch such a parameter's grad is None, and no optimizer touches it then. Tolerance: 1e-6, as in
 training_test; between strategies there is none.
@@ -149,7 +149,7 @@ def test_every_strategy_leaves_what_pytorch_leaves(tmp_path, optimizer, ranks, a
 @pytest.mark.parametrize("every", ["step", "micro_batch"])
 @pytest.mark.parametrize("strategy", ["sharded_ddp", "fsdp"])
 def test_with_gradients_in_bfloat16_and_a_loss_scale(tmp_path, strategy, every):
-    """What a step did not use has the bits from before it, and all else has others."""
+    """Parameters that a step did not use keep their bits, and all others change."""
     sharding = {"reduce_every": every, "reduce_dtype": "bfloat16"}
     scaled = {"precision": "float16", "loss_scale": {"initial": 256.0}}
     more = scaled | {"strategy": {strategy: sharding}}

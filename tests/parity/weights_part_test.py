@@ -93,7 +93,7 @@ def job(folder, strategy, weights, world_size=3):
 
 
 def initial_values(folder):
-    """Those of a job with the seed 0."""
+    """The initial values of a job with the seed 0."""
     path = folder / "initial.safetensors"
     command = [
         bazel.runfile("tests/parity/muster-logits"),

@@ -1,5 +1,5 @@
-"""The best checkpoint of a job with real programs, while the coordinator is killed, or the folder
-of the checkpoints is lost: it stays the best one, and its weights can be exported."""
+"""Tests of a job's best checkpoint with real programs, while the coordinator is killed, or the
+folder of checkpoints is lost. The checkpoint stays the best, and its weights can be exported."""
 
 import signal
 

@@ -124,7 +124,7 @@ def test_a_restarted_agent_keeps_the_slot_of_a_process_that_cannot_be_killed_out
         submit(cluster, "job")
         job = get(cluster, "job")
         assert job["state"] == "QUEUED" and int(job.get("generation", 0)) == 0, job
-        # It is a zombie until this test waits for it.
+        # The process is a zombie until this test waits for its end.
         hanging.kill()
         cluster.cli("wait", "job")
         assert get(cluster, "job")["state"] == "SUCCEEDED"

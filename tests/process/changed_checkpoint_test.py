@@ -23,7 +23,7 @@ def edits(text):
 
 
 def changes(folder, flips):
-    """What is changed, the file, and its new bytes."""
+    """Yields the name of a change, the file, and its new bytes."""
     paths = sorted(folder.iterdir())
     dice = random.Random(flips)
     sizes = [path.stat().st_size for path in paths]

@@ -1,9 +1,9 @@
 """kill -9 of any program at any moment: the job ends with the same bits as without kills.
 
-A seed gives a plan: which process is killed, and at which point of the job's progress (a step that
-was reported, or the beginning of a save: never a time). What is killed from outside is started
-again by the test, as a supervisor would: musterd on its state folder and port, agents under their
-names. Workers are restarted by Muster itself."""
+A seed gives a plan: the processes that are killed, each at a point of the job's progress. A point
+is a reported step or the beginning of a save, and never a time. What is killed from outside is
+started again by the test, as a supervisor would: musterd on its state folder and port, agents under
+their names. Workers are restarted by Muster itself."""
 
 import dataclasses
 import random
@@ -78,7 +78,7 @@ class Cluster:
             "all": ["musterd", "muster-agent", "muster-worker"],
         }[victim]
         for program in programs:
-            # What an earlier strike has ended may not have been started again.
+            # A process that an earlier strike has ended may not have been started again.
             harness.eventually(
                 lambda program=program: self.muster.processes(program), f"{program} runs"
             )

@@ -9,8 +9,8 @@ import pytest
 
 
 def become_root_of_a_namespace():
-    """For users other than root: this process and its children may mount, and other processes do
-    not see the mounts."""
+    """Lets this process and its children mount, for users other than root. Other processes do not
+    see the mounts."""
     user, group = os.geteuid(), os.getegid()
     new_user, new_mounts = 0x10000000, 0x00020000
     if ctypes.CDLL(None, use_errno=True).unshare(new_user | new_mounts) != 0:

@@ -33,7 +33,7 @@ def read(folder):
     # 0: the readers keep all values, where TensorBoard itself shows a sample of them.
     everything = {event_accumulator.SCALARS: 0, event_accumulator.TENSORS: 0}
     with _copy(folder) as copy:
-        # What programs read numbers with, and what TensorBoard itself reads with.
+        # The readers of numbers: those of programs, and TensorBoard's own.
         numbers = event_accumulator.EventAccumulator(copy, size_guidance=everything).Reload()
         shown = plugin_event_accumulator.EventAccumulator(copy, size_guidance=everything).Reload()
     values = {}
@@ -127,9 +127,9 @@ OTHERS = {"speed/seconds", "train/trainable_parameters"}
 
 
 def assert_as_stored(folder, entries):
-    """Every value of the store is in the files once and in order, as the nearest float32, and no
-    other number is, except of passes that ran again after the same step: of these the store has the
-    newest one, and so has the data server."""
+    """Checks that the files have every value of the store once and in order, as the nearest
+    float32, and no other number. Passes that ran again after the same step are an exception: the
+    store has the newest pass, and so has the data server."""
     found, shown = read(folder), read_numbers_fast(folder)
     numbers = {
         tag: values

@@ -32,10 +32,9 @@ def await_end(client, job):
 
 
 def await_no_room(disk, client, job):
-    """Keeps the disk full until no save finds room any more; returns the job. A save that fails
-    gives back what it had written, and one that succeeded before gives back the space of an older
-    checkpoint: so the disk is filled again until three saves in a row have failed and one
-    checkpoint is left."""
+    """Keeps the disk full until no save finds room any more; returns the job. A failed save frees
+    its own space, and an earlier good save frees the space of an older checkpoint. So the disk is
+    filled again until three saves in a row have failed and one checkpoint is left."""
 
     def full():
         disk.fill()

@@ -22,7 +22,7 @@ import uuid
 from tests import bazel
 
 MARKER = "MUSTER_TEST_MARKER"
-# For any wait.
+# The seconds for any wait.
 BOUND = bazel.bound(60)
 
 PROGRAMS = [
@@ -91,19 +91,20 @@ class Muster:
         self.lease = lease
         self.state = folder / "state"
         self.address = None
-        # Of all agents that a test starts itself: the plug-ins of tests lie among their runfiles.
+        # Options of all agents that a test starts itself: the plug-ins of tests lie among their
+        # runfiles.
         self.agent_arguments = ("--plugins", "/")
         self.marker = str(uuid.uuid4())
         # Variables of all programs in addition.
         self.more_environment = {}
         self._children = []
         self._log = open(folder / "programs.log", "ab")
-        # For sockets: the paths of Bazel's folders are too long for them.
+        # A folder for sockets, because the paths of Bazel's folders are too long for sockets.
         self.runtime = pathlib.Path(tempfile.mkdtemp(prefix="muster-", dir="/tmp"))
         # Files that programs write to the system's temporary folder are found here.
         self.temporary = self.runtime / "tmp"
         self.temporary.mkdir()
-        # What was there when this was closed.
+        # The state when this was closed.
         self._left_behind = None
 
     def environment(self):

@@ -1,5 +1,5 @@
-"""What validation decides while real workers are killed: the stage ends where it ends in an
-undisturbed job, and the best checkpoint is the same one."""
+"""Tests of validation's decisions while real workers are killed. The stage ends at the same step as
+in an undisturbed job, and the best checkpoint is the same."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def write_job(muster, name, pace_ms, fit, **changes):
 
 
 def seen(client, name):
-    """What must not depend on kills."""
+    """The results that must not depend on kills."""
     job = client.get(name)
     assert job.state == api.Job.SUCCEEDED, job
     best = [one.step for one in job.checkpoints if one.best]
@@ -97,7 +97,7 @@ def test_kills_change_neither_the_end_of_a_stage_nor_the_best_checkpoint(muster,
     expected = seen(client, "undisturbed")
     assert expected[:2] == (end + REST, end + REST)
     best = expected[2]
-    # Before the best one, at it and after it, and in both stages.
+    # Kills before, at and after the best pass, in both stages.
     kills = {1, best - 1, best, best + 1, end - 1, end + 1}
     kills = sorted(step for step in kills if 1 <= step <= end + 1)
     run("killed", 80, fit, kills=kills)

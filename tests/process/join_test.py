@@ -1,6 +1,6 @@
-"""Ranks with different amounts of input, with real programs: clients see which ranks have joined,
-also after kills; training ends when the first rank runs out of input; all ranks report the error of
-one rank."""
+"""Tests of ranks with different amounts of input, with real programs. Clients see the ranks that
+have joined, also after kills. Training ends when the first rank runs out of input. All ranks report
+the error of one rank."""
 
 import pytest
 import torch

@@ -1,5 +1,5 @@
-"""What real programs refuse because it is too much, by name; and the reflection service, which is
-there only if it is asked for."""
+"""Tests of the limits that real programs enforce, by name; and of the reflection service, which
+exists only on request."""
 
 import grpc
 import pytest

@@ -1,6 +1,6 @@
-"""The checkpoint folder of a job, or the database of its coordinator, is lost or replaced by an
-older one: no checkpoint is deleted, no job starts from step 0 by itself, and the job ends with the
-same bits as without the fault."""
+"""Tests with a lost checkpoint folder, or with a coordinator's database that is lost or replaced by
+an older one. No checkpoint is deleted, and no job starts from step 0 by itself. The job ends with
+the same bits as without the fault."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""One malformed input: a valid one (inputs.py) with one change, and the expected error."""
+"""A malformed input: a valid input (inputs.py) with a single change, and the expected error."""
 
 import copy
 import dataclasses

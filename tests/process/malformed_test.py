@@ -100,8 +100,8 @@ def test_what_is_good_is_taken(kind, shelf):
 
 @pytest.fixture(scope="module")
 def told(request, tmp_path_factory):
-    """{name of a case: what the session says of it}, of all cases "session" that this run of the
-    tests asks for: all are read in one process, because starting it takes longer than reading."""
+    """{name of a case: the session's message}, for all cases "session" of this run. All inputs are
+    read in one process, because its start takes longer than reading."""
     callspecs = [getattr(item, "callspec", None) for item in request.session.items]
     asked = {callspec.params.get("name") for callspec in callspecs if callspec is not None}
     shelf = Shelf(tmp_path_factory.mktemp("told"))

@@ -71,7 +71,7 @@ def test_csv_follows_a_job_over_a_restart_of_the_coordinator(muster):
     assert later == text.replace("\r\n", "\n")
     assert muster.cli("metrics", "job", "-f", "-o", "csv").out == later
 
-    # What the columns say, and that the API says the same.
+    # Checks the columns, and that the API has the same values.
     entries = list(client.entries("job"))
     assert len(entries) == len(table)
     for row, entry in zip(table, entries):

@@ -1,6 +1,6 @@
-"""Ranks that skip different units of a model, with real programs: fsdp names the collectives in
-which they differ and fails without another start; the other strategies train the model as PyTorch
-does."""
+"""Tests of ranks that skip different units of a model, with real programs. fsdp names the
+collectives in which the ranks differ, and fails without another start. The other strategies train
+the model as PyTorch does."""
 
 import pytest
 import torch

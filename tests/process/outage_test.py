@@ -124,7 +124,7 @@ def test_a_job_that_ends_while_musterd_is_away_is_told_of_later(muster, local, k
 
 
 def test_without_autonomy_all_end_within_the_lease(muster):
-    """As with `muster run`, whose coordinator is not started again."""
+    """A case as with `muster run`, whose coordinator is not started again."""
     # No checkpoints, because no later process would clean up a save that their end interrupted.
     job_file = paced_job.write_job(
         muster.folder,

@@ -1,4 +1,5 @@
-"""What lies at the path of a job's output is replaced only if a job of this name wrote it."""
+"""Tests that a file at the path of a job's output is replaced only if a job of the same name wrote
+the file."""
 
 import os
 import stat

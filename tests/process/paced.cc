@@ -1,19 +1,21 @@
-// A plug-in for tests of faults: a small classifier that trains at the pace that a test wants, and
-// fails when it is told to.
+// A plug-in for tests of faults: a small classifier that trains at a given pace, and fails at a
+// given step.
 //
-// paced {inputs, width, classes}: an MLP with noise from the rank's generator, so that the tests
-// see when a resumed run draws other numbers.
-//   pace_ms: each step takes at least this long.
-//   evaluation_ms: each micro-batch of a validation takes at least this long.
-//   predict_ms: each forward that is not training takes at least this long.
-//   hold_step, release: before this step the rank waits until the file `release` exists. So the job
-//     cannot end before the test is done with it.
-//   fault: none, forward, loss, backward, hook (each of these throws), or hang (the thread stands
-//     still and the process lives).
-//   fault_step: the step in which the fault happens.
-//   fault_on: marked (the rank whose input has a number above 100), empty (the rank whose input is
-//     all zeros: it has joined), or first (the rank that creates the file `fault_file`; no later
-//     rank, not even after a restart).
+// paced {inputs, width, classes}: an MLP with noise from the rank's generator. So the tests notice
+// a resumed run that draws other numbers.
+// - pace_ms: each step takes at least this long.
+// - evaluation_ms: each micro-batch of a validation takes at least this long.
+// - predict_ms: each forward that is not training takes at least this long.
+// - hold_step, release: before this step the rank waits until the file `release` exists. So the job
+//   cannot end before the test is done with the job.
+// - fault: none, forward, loss, backward, hook (each of these throws), or hang (the thread stands
+//   still and the process lives).
+// - fault_step: the step in which the fault happens.
+// - fault_on: the rank with the fault.
+//   - marked: the rank whose input has a number above 100.
+//   - empty: the rank whose input is all zeros, because it has joined.
+//   - first: the rank that creates the file `fault_file`. No later rank fails, not even after a
+//     restart.
 #include <unistd.h>
 
 #include <chrono>
@@ -69,7 +71,7 @@ class Fault {
     if (what_ == "hook" && now_ == step_ && First()) Throw();
   }
 
-  // Whether it happens here and now, on this rank.
+  // Returns true if the fault happens now, at this place and on this rank.
   bool Happens(const std::string& place, const at::Tensor& inputs) {
     if (what_ != place || now_ != step_) return false;
     if (on_ == "marked") return inputs.max().item<float>() > 100;
@@ -85,7 +87,7 @@ class Fault {
   bool First() {
     std::FILE* file = std::fopen(file_.c_str(), "wx");
     if (file == nullptr) return false;
-    // Who it was, for the test.
+    // The process that failed, for the test.
     std::fprintf(file, "%d\n", static_cast<int>(getpid()));
     std::fclose(file);
     return true;
@@ -176,7 +178,7 @@ class Paced : public ModelWithLoss, public StepHook {
   const std::chrono::milliseconds pace_, evaluation_;
   const int64_t hold_step_;
   const std::string release_;
-  // The root refers to it.
+  // The fault, to which the root refers.
   const std::unique_ptr<Fault> fault_;
 };
 

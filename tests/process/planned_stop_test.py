@@ -251,7 +251,8 @@ def test_a_stopped_job_goes_on_under_its_id_and_who_waited_keeps_that_answer(clu
     submit(cluster, "job")
     await_step(cluster, "job", 20)
     waiting = cluster.spawn("muster", "wait", "job")
-    # It follows the job once it has connected; the end must not be told to it first by luck.
+    # The client follows the job once it has connected. The job is paused first, so that this client
+    # does not first hear of the end by chance.
     cluster.cli("pause", "job", "--wait")
     cluster.cli("stop", "job", "--wait")
     stopped = get(cluster, "job")

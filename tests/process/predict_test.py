@@ -1,5 +1,5 @@
-"""The stage `predict` with real programs: a worker that is killed in it, or told to stop, leaves no
-part of a file, and what the next generation writes is what an undisturbed job writes."""
+"""Tests of the stage `predict` with real programs. A worker that is killed or stopped during the
+stage leaves no part of a file. The next generation writes the same file as an undisturbed job."""
 
 import numpy
 import pytest

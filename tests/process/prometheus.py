@@ -94,7 +94,7 @@ class Prometheus:
         return values[0] if values else None
 
     def scrapes(self):
-        """How many scrapes there were, and how many of them failed."""
+        """Returns the number of scrapes, and the number of failed scrapes."""
         counts = (self.value(f"sum({f}_over_time(up[1h]))") for f in ("count", "sum"))
         all_of_them, good = (int(value or 0) for value in counts)
         return all_of_them, all_of_them - good

@@ -1,6 +1,5 @@
-"""`muster stage` and `muster sample` with real programs, while the node leaves or a worker is
-killed: the request gives what it gives in an undisturbed job, and training is what it would have
-been."""
+"""Tests of `muster stage` and `muster sample` with real programs, while the node leaves or a worker
+is killed. The request has the result of an undisturbed job, and training does not change."""
 
 import signal
 
@@ -12,7 +11,7 @@ from tests.process import api, harness, jobs, paced_job, small_job
 STEPS, AT, LATER = 12, 5, 9
 NODE = "local"  # as musterd names its own
 ROWS = {"npy": {"inputs": ["inputs.npy"], "labels": ["labels.npy"]}}
-# What is asked for at these steps.
+# The requests at these steps.
 REQUESTS = {
     "stage": dict.fromkeys((AT, LATER), ("stage", "validate")),
     "sample": {
@@ -80,7 +79,7 @@ def await_first(client):
 
 
 def outcome(muster, job_id, operations):
-    """What must not depend on what happens to the job."""
+    """The results that must not depend on faults of the job."""
     client = api.Jobs(muster.address)
     found = [ask(muster, "operation", name) for name in operations]
     losses = [(entry.step, entry.loss) for entry in client.metrics(job_id)]

@@ -1,5 +1,5 @@
-"""`muster stage` and `muster sample` with real programs: they give what the model is after a step,
-training is what it would have been, and a kill makes the next generation carry them out again."""
+"""Tests of `muster stage` and `muster sample` with real programs. They use the model after a step,
+and training does not change. After a kill the next generation carries them out again."""
 
 import numpy
 import pytest

@@ -25,7 +25,7 @@ def write_job(muster, name, stages, **changes):
 
 
 def passes(client, job_id):
-    """Of each pass: its stage, step, generation and measurements."""
+    """The stage, step, generation and measurements of each pass."""
     return [
         (kind, entry.step, entry.generation, getattr(entry, kind).SerializeToString())
         for entry in client.entries(job_id)

@@ -124,7 +124,7 @@ def test_a_full_disk_disturbs_no_training(muster, disk):
     musterd.wait()
     musterd = muster.musterd(local_slots=2, more=["--http", pages])
     disk.fill()
-    # It listens, and yet it is not ready.
+    # The coordinator listens, but is not ready.
     harness.eventually(
         lambda: "cannot be written" in prometheus.get(pages, "/readyz")[1], "/readyz says so"
     )

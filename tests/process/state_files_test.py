@@ -28,7 +28,7 @@ def test_state_is_its_users_alone_whatever_the_umask(muster):
         os.umask(before)
     assert wide == {}
     assert seen >= {"muster.db", "lock", "ballast", "local-agent.log", "agent-id", "lease"}
-    # What the user asked for is as the umask says.
+    # Files that the user asked for have modes by the umask.
     assert mode(muster.folder / "model.safetensors") == 0o644
 
 
@@ -43,7 +43,7 @@ def test_a_directory_of_an_older_program_is_narrowed_with_its_files(muster):
 
 
 def test_a_musterd_that_cannot_write_its_address_goes_on(muster):
-    """So a full disk does not stop it. Those who are told its address find it."""
+    """A full disk must not stop musterd. Clients that know musterd's address can use it."""
     (muster.state / "address").mkdir(parents=True)
     muster.state.chmod(0o700)
     daemon = muster.musterd()

@@ -1,5 +1,5 @@
-"""Commands change a running job of real programs while these are killed: each command takes effect
-once, at one step, and the weights have the same bits as in a run without kills."""
+"""Tests of commands that change a running job while its real programs are killed. Each command
+takes effect once, at one step. The weights have the same bits as in a run without kills."""
 
 import pathlib
 
@@ -175,7 +175,7 @@ def test_what_is_asked_of_a_job(cluster):
     muster.cli("resume", "job", "--wait")
     muster.cli("resume", "job", expect=1)
 
-    # It takes effect long after the job has been stopped.
+    # The command takes effect long after the job has been stopped.
     never = muster.cli("unfreeze", "job", "*", "--at-step", "99999", "-o", "json").json()["name"]
     now = int(muster.cli("get", "job", "-o", "json").json()["step"])
     muster.cli("stop", "job", "--at-step", now + 40)
@@ -262,8 +262,8 @@ def test_the_model_as_a_folder(cluster):
     harness.eventually(lambda: operation(muster, left["name"])["done"], "it is done")
     assert "error" not in operation(muster, left["name"])
     assert sorted(found.name for found in other.parent.iterdir()) == ["model", "other"]
-    # If the kill came after it, no next generation may have begun, and what the killed one was
-    # writing would stay.
+    # A kill after the end of the operation may come before the next generation has begun. Until
+    # then files of the killed generation may stay.
     harness.eventually(
         lambda: (job := muster.cli("get", "job", "-o", "json").json())["generation"] == "2"
         and job["state"] == "RUNNING",

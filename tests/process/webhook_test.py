@@ -35,7 +35,7 @@ def flags(secret_file):
 
 
 def pending(muster):
-    """How many messages are stored."""
+    """Returns the number of stored messages."""
     with sqlite3.connect(f"file:{muster.state}/muster.db?mode=ro", uri=True) as database:
         return database.execute("SELECT count(*) FROM deliveries").fetchone()[0]
 
@@ -45,7 +45,7 @@ def await_nothing_pending(muster):
 
 
 def check(history):
-    """What holds for every history, from the submission on."""
+    """Checks every history from the submission on."""
     former, generation, attempt, time = None, 0, 1, ""
     for message in history:
         assert message["valid"], message
@@ -119,7 +119,7 @@ def test_the_whole_life_of_a_job_is_posted_in_order(muster, flags):
 def test_nothing_is_lost_while_the_receiver_is_down_and_musterd_is_killed(muster, flags):
     with Receiver(SECRET) as receiver:
         port = receiver.port
-    # It does not listen any more.
+    # The receiver does not listen any more.
     daemon = muster.musterd(more=flags(receiver))
     agent = muster.agent(NODE, slots=2)
     small_job.submit(muster, "job")
@@ -258,7 +258,7 @@ def test_messages_for_a_receiver_that_is_not_named_any_more_are_dropped(muster, 
     muster.stop(daemon)
     daemon = muster.musterd()
     await_nothing_pending(muster)
-    # It is told after it was stored.
+    # The log has the line after the drop was stored.
     dropped = "dropped 1 messages for receivers that no --webhook names"
     harness.eventually(lambda: dropped in muster.log(), "the log says so")
     small_job.submit(muster, "another")

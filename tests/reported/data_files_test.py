@@ -58,7 +58,7 @@ def row_job(muster, data, **changes):
 
 
 def refused(muster, job_file):
-    """What is said of a job that does not train."""
+    """Returns the message about a job that does not train."""
     result = muster.cli("run", job_file, expect=None)
     assert result.code in (2, 100), result
     muster.assert_no_process()
@@ -174,7 +174,7 @@ def test_npy_files_that_nearly_fit_are_read_as_numpy_casts_them(muster, dtype, o
     assert "labels: int32 is read as int64" in said, said
     assert ("in Fortran order" in said) == (order == "F"), said
     assert ("is read as float32" in said) == (dtype != "<f4"), said
-    # What NumPy's own cast makes of them.
+    # The results of NumPy's own cast.
     numpy.save(muster.folder / "x.npy", numpy.ascontiguousarray(inputs.astype("<f4")))
     numpy.save(muster.folder / "y.npy", labels.astype("<i8"))
     expected, said = trained(muster, row_job(muster, data))

@@ -117,7 +117,7 @@ def test_weights_without_an_output_layer_say_how_models_are_tied(muster, tied_fi
     else:
         assert "are one parameter of this model, but differ" in said, said
         assert "with 'tied: false' the model has both" in said, said
-    # What the message says works.
+    # The advice in the message works.
     llama["tied"] = tied_file
     muster.cli("run", small(muster, model=model, stages=[{"fit": {"steps": 1}}]))
     muster.assert_no_process()

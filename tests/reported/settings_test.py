@@ -1,5 +1,5 @@
-"""One rule for each setting of a job that goes on from another one's checkpoint: what its file
-writes counts, and what it leaves out comes from the checkpoint."""
+"""Tests of the rule for each setting of a job that continues from another job's checkpoint.
+Settings in the job's file count; settings that the file leaves out come from the checkpoint."""
 
 import json
 

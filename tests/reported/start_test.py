@@ -1,5 +1,5 @@
-"""What a job file and the sizes of its data already show: said before a slot is taken, or at the
-start, not after the training."""
+"""Tests of problems that a job file and the sizes of its data already show. They are reported
+before a slot is taken, or at the start, and not after the training."""
 
 import numpy
 import pytest
@@ -74,7 +74,7 @@ def test_a_job_that_goes_on_with_nothing_left_to_train_is_refused(
     stages = [{"fit": {"steps": steps}}, {"validate": {}}]
     path = going_on(tmp_path, "third", checkpoint, stages=stages)
     assert "nothing would be trained" in run(muster, path, 2).err
-    # What is asked for is done.
+    # The requested job is done.
     path = going_on(tmp_path, "fourth", checkpoint, steps=9)
     assert "9/9 steps" in run(muster, path).out
     path = going_on(tmp_path, "fifth", checkpoint, stages=[{"validate": {}}])

@@ -1,6 +1,6 @@
-"""Parameters that a step does not use, as PyTorch leaves them: alone, where their grad is None, and
-under DistributedDataParallel with find_unused_parameters, which leaves the grad of parameters
-alone that no rank used (its class's documentation).
+"""Tests of parameters that a step does not use: they stay as in PyTorch. Without DDP their grad is
+None. DistributedDataParallel with find_unused_parameters does not change the grad of parameters
+that no rank used (documentation of the class).
 
 What is compared: the whole parameters after some steps, with those of one process of PyTorch that
 takes the micro-batches of all ranks. The tolerance is README's, 1e-6; between strategies there is

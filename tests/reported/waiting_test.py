@@ -21,7 +21,7 @@ needs_network = pytest.mark.skipif(
 
 @pytest.fixture
 def cluster(muster):
-    """What a test has started is stopped after it."""
+    """Processes that a test has started are stopped after the test."""
     yield muster
     muster.stop(*(child for child in muster._children if child.poll() is None))
     muster.assert_no_process()
@@ -72,7 +72,7 @@ def test_where_another_node_starts_workers_the_job_does_not_fail(cluster):
     """Muster issue 49: only where no other node could do better."""
     cluster.musterd()
     worker = with_worker(cluster, "exit 7")
-    # It has more room, so the job tries it first.
+    # This node has more room, so the job tries it first.
     cluster.spawn(
         *("muster-agent", "--coordinator", cluster.address, "--node", "bad"),
         *("--slots", 4, "--worker", worker),
@@ -111,7 +111,7 @@ def halted(cluster, pace_ms=10):
     )
     child = cluster.spawn("muster", "run", "--state", cluster.folder / "kept", job)
     checkpoints = cluster.folder / "checkpoints"
-    # What only lies in the folder does not count: a job without a checkpoint starts anew.
+    # Checkpoints that only lie in the folder do not count: a job without a checkpoint starts anew.
     harness.eventually(lambda: "step 5: checkpoint" in cluster.log(), "a checkpoint counts")
     for process in cluster.processes():
         harness.kill(process.pid)

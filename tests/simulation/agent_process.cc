@@ -34,7 +34,7 @@ cluster::WorkerExit ToExit(const agent::EndedWorker& ended) {
   return exit;
 }
 
-// As in worker/agent/agent.cc.
+// The same function as in worker/agent/agent.cc.
 bool IsFinal(const absl::Status& status) {
   return absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status) ||
          absl::IsUnimplemented(status);
@@ -115,7 +115,7 @@ void AgentProcess::Do(const agent::Launch& launch) {
                           .spooled = scene_.spools[node_].contains(id)});
     });
   };
-  // This holds also for a stopped process, with its state at that time.
+  // A stopped process is judged, too, by its state at that time.
   auto lease_end = [this, process = process_] {
     return process == process_ ? core_->lease_end() : absl::InfiniteFuture();
   };

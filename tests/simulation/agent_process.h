@@ -1,6 +1,6 @@
-// One node: the machine, its muster-agent with the real deciding core, driven as
-// worker/agent/agent.cc drives it, and the processes that it started. Each can be stopped, killed,
-// or disconnected without notice; an agent that ended is started again, as systemd would do it.
+// One node: the machine, its muster-agent, and the agent's processes. The agent has the real
+// deciding core, and is driven as by worker/agent/agent.cc. Each part can be stopped, killed, or
+// disconnected without notice. An agent that ended is started again, as by systemd.
 #ifndef MUSTER_TESTS_SIMULATION_AGENT_PROCESS_H_
 #define MUSTER_TESTS_SIMULATION_AGENT_PROCESS_H_
 
@@ -26,8 +26,7 @@ class AgentProcess {
   void Start();
   void Order(StreamId stream, const cluster::AgentOrder& order);
 
-  // ---- Faults.
-  // SIGKILL: its workers die with it.
+  // ---- Faults. SIGKILL: the agent's workers die, too.
   void Kill();
   // SIGTERM.
   void Terminate();
@@ -55,7 +54,7 @@ class AgentProcess {
   void Knock();
   void TellMore(const agent::WorkerId& worker);
   void Die(bool vanished);
-  // aside: a heartbeat.
+  // Sends a message. aside: the message is a heartbeat.
   void Send(std::function<absl::Status(cluster::Cluster&, absl::Time)> apply, bool aside = false);
 
   void Do(const agent::Launch& launch);
@@ -74,7 +73,7 @@ class AgentProcess {
   const std::string node_;
   const agent::CoreOptions options_;
 
-  // Grows with each start: events of an earlier process are ignored.
+  // A number that grows with each start, so that events of an earlier process are ignored.
   uint64_t process_ = 0;
   std::string incarnation_;
   std::unique_ptr<agent::Core> core_;
@@ -87,7 +86,7 @@ class AgentProcess {
   absl::Time opened_;
   int64_t pids_ = 0;
   std::map<agent::WorkerId, WorkerProcess*> workers_;
-  // How many reports of a spool the coordinator has acknowledged.
+  // The number of reports of a spool that the coordinator has acknowledged.
   std::map<agent::WorkerId, size_t> spooled_;
   // All processes that ever ran, so that scheduled events for them stay valid.
   std::vector<std::unique_ptr<WorkerProcess>> processes_;

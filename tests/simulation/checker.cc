@@ -42,8 +42,8 @@ void Checker::ProcessStarts(const cluster::WorkerId& worker) {
 
 void Checker::Removes(const std::string& path) {
   for (const auto& [id, seen] : seen_) {
-    // The musterd whose database was replaced may have ordered it, with a newer checkpoint
-    // recorded.
+    // The musterd before the replacement of the database may have ordered the removal, with a newer
+    // checkpoint recorded.
     if (timeline_.now() < restored_at_ + kOrdersUnderWay) continue;
     if (seen.checkpoints.contains(path)) {
       timeline_.Wrong("checkpoint ", path, " is removed, which is recorded");
@@ -141,8 +141,8 @@ void Checker::Restored(const store::Image& image) {
 Training Checker::Undisturbed(const jobs::Job& job) const {
   std::vector<std::pair<int64_t, int64_t>> rates;
   if (restored_.contains(job.id) || job.attempt > 1) {
-    // The log has lost some of them, or they ended with an attempt whose rank 0 could not report
-    // any more that they had taken effect.
+    // The log has lost some rates. Others ended with an attempt whose rank 0 could no longer report
+    // that they had taken effect.
     rates = last_.at(job.id).rates;
   } else {
     for (const commands::Command& command : job.commands.commands()) {
@@ -172,7 +172,7 @@ void Checker::JobIsOver(const jobs::Job& job, store::Store& store) {
     timeline_.Wrong("job ", job.id, " SUCCEEDED at step ", job.step, " of ", job.plan.total_steps);
   }
   const auto last = last_.find(job.id);
-  // Stopped before it trained, or while a generation was ending.
+  // The job was stopped before it trained, or while a generation was ending.
   if (last == last_.end() || last->second.step != static_cast<int64_t>(job.step)) {
     if (job.state() == jobs::State::kSucceeded) {
       timeline_.Wrong("job ", job.id, " SUCCEEDED without having trained to its end");
@@ -204,7 +204,7 @@ void Checker::JobIsOver(const jobs::Job& job, store::Store& store) {
       timeline_.Wrong("job ", job.id, " is over, command ", command.number, " is not");
     } else if (command.outcome->code != absl::StatusCode::kOk) {
       const bool taken_back = command.outcome->code == absl::StatusCode::kCancelled;
-      // A save that was not reported is made again, and may be cancelled before that.
+      // A save that was not reported is made again, and may be cancelled before it is made.
       const bool lasts =
           commands::ChangesState(command.kind) && job.attempt == 1 && !restored_.contains(job.id);
       if (!steps.empty() && taken_back && lasts) {
@@ -221,7 +221,7 @@ void Checker::JobIsOver(const jobs::Job& job, store::Store& store) {
       }
     }
   }
-  // Generations overlap: steps may be reported by either, or by none.
+  // Generations overlap: steps may be reported by one, by the other, or by none.
   if (fences_only_) return;
   const auto rows = store.ReadMetrics(store::MetricsOf::kSteps, job.id, 0, 100000);
   uint64_t next = 1;

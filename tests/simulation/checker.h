@@ -1,5 +1,5 @@
-// Checks the invariants of the project (I1 to I9, as far as they can be checked without LibTorch)
-// at every event that could break one.
+// Checks the project's invariants I1 to I9, as far as possible without LibTorch, at every event
+// that could break an invariant.
 #ifndef MUSTER_TESTS_SIMULATION_CHECKER_H_
 #define MUSTER_TESTS_SIMULATION_CHECKER_H_
 
@@ -21,7 +21,7 @@ class Checker {
  public:
   Checker(Timeline* timeline, const SharedDisk* disk) : timeline_(*timeline), disk_(*disk) {}
 
-  // Generations may overlap, and their ends count.
+  // Makes the checker accept that generations overlap. Ends of generations still count.
   void JudgeFencesOnly() { fences_only_ = true; }
 
   // ---- Processes. One owner per (job, generation, rank); never two generations of a job at once.
@@ -29,38 +29,39 @@ class Checker {
   void ProcessEnded(const cluster::WorkerId& worker) {
     alive_[worker.job].erase(worker.incarnation);
   }
-  // Its whole machine stands still: nothing can end it before it goes on,
-  // and then it has a moment for that.
+  // Excuses a worker whose whole machine stands still until `end`. Nothing can end the worker
+  // before; then it has a moment to end.
   void ExcuseUntil(const cluster::WorkerId& worker, absl::Time end) {
     excused_until_[worker.incarnation] = end;
   }
-  // A checkpoint could not be written: the last one of a job fails it.
+  // Notes that a checkpoint could not be written. A job whose last checkpoint cannot be written
+  // fails.
   void DiskFailed() { disk_failed_ = true; }
-  // A failure that may use up a restart of this generation's job.
+  // Notes a failure that may use up a restart of this generation's job.
   void Struck(const std::string& job, uint64_t generation) { struck_[job].insert(generation); }
 
-  // Processes that are placed on this node until then fail, too.
+  // Notes that processes on this node fail until `end`.
   void NodeIsDownUntil(const std::string& node, absl::Time end) {
     down_until_[node] = std::max(down_until_[node], end);
   }
 
-  // A machine failed, and with it the reports of its rank 0 about this step that were not sent. The
-  // next generation may continue after this step, from a checkpoint that was not reported either.
+  // Notes that a machine failed before its rank 0 sent its reports about this step. The next
+  // generation may continue after this step, from a checkpoint that was not reported either.
   void MetricsAreLost(const std::string& job, uint64_t step) { lost_steps_[job].insert(step); }
 
-  // ---- The folder of checkpoints.
-  // The database is an older one: it may name checkpoints that were removed since.
+  // ---- The folder of checkpoints. True if the database is an older one, which may name
+  // checkpoints that were removed since.
   bool WasRestored(const std::string& job) const { return restored_.contains(job); }
   void Removes(const std::string& path);
 
-  // ---- The durable state of the coordinator: generations grow, terminal states do not change,
-  // slots have one user each, checkpoints are recorded of the generation that wrote them, and
-  // restarts are counted only where something failed.
+  // ---- The durable state of the coordinator. Generations grow, terminal states do not change, and
+  // slots have one user each. Checkpoints are recorded for the generation that wrote them. Restarts
+  // are counted only after failures.
   void Committed(const store::Batch& batch, const cluster::Cluster& cluster);
-  // From now on the database is an older one, with this state.
+  // Notes that the database was replaced by an older one, with this state.
   void Restored(const store::Image& image);
 
-  // ---- The end of a job: `training` is what its ranks held last.
+  // ---- The end of a job: `training` is the last state of its ranks.
   void SessionEnds(const std::string& job, const Training& training) { last_[job] = training; }
   // Called at the end of the run. Checks that the job's log, metrics and final state agree with
   // each other and with a run without faults.
@@ -84,7 +85,7 @@ class Checker {
   bool fences_only_ = false;
   bool disk_failed_ = false;
   const SharedDisk& disk_;
-  // By job and incarnation.
+  // The processes that live, by job and incarnation.
   std::map<std::string, std::map<std::string, cluster::WorkerId>> alive_;
   std::map<std::string, absl::Time> excused_until_;
   std::map<std::pair<std::string, uint64_t>, std::map<uint32_t, std::string>> owners_;

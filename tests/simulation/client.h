@@ -18,7 +18,7 @@ class Client {
   explicit Client(Scene* scene) : scene_(*scene) {}
 
   void Submit(const std::string& job, const JobSettings& settings, uint32_t max_restarts);
-  // Any command to any job.
+  // Gives any command to any job.
   void CommandSomething();
   void Resume(const std::string& job);
 
@@ -26,7 +26,8 @@ class Client {
   bool Answered() const;
   // Checks that all answers still agree with the state.
   void Check(const cluster::Cluster& cluster);
-  // The database is an older one: answers that it does not contain are not checked any more.
+  // True if an older database contains all answers. Answers that it does not contain are not
+  // checked any more.
   bool AllAreIn(const store::Image& image) const;
   void Forget(const store::Image& image);
 

@@ -68,7 +68,7 @@ class Simulation {
     for (int i = 0; i < kNodes; ++i) {
       nodes_.push_back(std::make_unique<AgentProcess>(&scene_, absl::StrCat("n", i), core));
     }
-    // Few kinds in one run, because one kind may hide the effects of another.
+    // Each run has few kinds of faults, because one kind may hide the effects of another.
     for (const Fault fault : options.faults) {
       if (timeline_.OneIn(3)) faults_.push_back(fault);
     }
@@ -182,7 +182,7 @@ class Simulation {
     });
   }
 
-  // False: there was no process for this fault.
+  // Makes a fault happen. False: there was no process for this fault.
   bool Make(Fault fault) {
     switch (fault) {
       case Fault::kStreamBreaks:
@@ -235,8 +235,8 @@ class Simulation {
     return false;
   }
 
-  // Nothing could end a stopped worker whose agent is stopped, too,
-  // as on a machine that stands still.
+  // True if a process of the node is stopped. Nothing could end a stopped worker whose agent is
+  // stopped, too, as on a machine that stands still.
   static bool AnyStopped(const AgentProcess& node) {
     const std::vector<WorkerProcess*> workers = node.Workers();
     return node.frozen() || std::any_of(workers.begin(), workers.end(),
@@ -263,7 +263,7 @@ class Simulation {
     const absl::Duration duration = timeline_.Between(0.1, 30);
     if (fault == Fault::kMachineLost || fault == Fault::kMachineStopped ||
         fault == Fault::kAgentKilled) {
-      // Also wait until musterd has received a message from it again.
+      // The wait includes the time until musterd has received a message from the agent again.
       const absl::Duration unheard = fault == Fault::kAgentKilled ? absl::ZeroDuration() : duration;
       checker_.NodeIsDownUntil(node->node(), timeline_.now() + unheard + absl::Seconds(8));
     }
@@ -292,7 +292,7 @@ class Simulation {
   }
 
   bool HarmCoordinator(Fault fault) {
-    // One after the other: several in a row are as long as kMusterdAway.
+    // Restarts come one after the other; several in a row take as long as kMusterdAway.
     if (!coordinator_.running() || timeline_.now() < undisturbed_until_) return false;
     undisturbed_until_ = timeline_.now() + 2 * kLease;
     timeline_.Tell("fault: ", Name(fault));
@@ -321,8 +321,8 @@ class Simulation {
           coordinator_.Backup();
           return false;
         }
-        // A job that it does not know is submitted again, and may not use the folder, which belongs
-        // to another job.
+        // A job that is unknown in the backup is submitted again. It may not use the folder, which
+        // belongs to another job.
         if (!client_.AllAreIn(*coordinator_.backup().Load())) return false;
         away_until_ = timeline_.now() + timeline_.Between(0, 3);
         coordinator_.Kill();
@@ -359,7 +359,7 @@ class Simulation {
     disk_.full = disk_.gone = false;
     LetGoOn();
   }
-  // Halted jobs are resumed until all jobs have ended.
+  // Resumes halted jobs until all jobs have ended.
   void LetGoOn() {
     if (coordinator_.running()) {
       for (const auto& [number, id] : coordinator_.cluster()->submitted()) {

@@ -12,8 +12,8 @@ namespace {
 
 constexpr uint64_t kSchedules = 500;
 
-// The story of a seed that went wrong,
-// as `simulate --first-seed SEED --schedules 1 --story` prints it.
+// Returns the story of a seed that went wrong, as `simulate --first-seed SEED --schedules 1
+// --story` prints it.
 std::string Story(SimulationOptions options) {
   std::string story;
   options.story = &story;
@@ -46,8 +46,8 @@ TEST(SimulatedCluster, SameSeedSameStory) {
   EXPECT_EQ(Story(options), Story(options));
 }
 
-// Processes that a node loses start on another node as soon as allowed, not only at the next
-// second, so only the margins of the leases keep generations from overlapping.
+// Options with which lost processes start on another node as soon as allowed, not only at the next
+// second. So only the margins of the leases keep generations from overlapping.
 SimulationOptions LeasesAlone() {
   return {
       .faults = {Fault::kPartition, Fault::kOneWayPartition}, .slots = 8, .ticks_per_lease = 200};

@@ -1,5 +1,5 @@
-// A command as the coordinator delivers it, as the ranks' schedule takes it:
-// what the wire between them does in life.
+// The conversion of a command from the coordinator's delivery to the ranks' schedule. In the
+// product, the wire between both does this.
 #ifndef MUSTER_TESTS_SIMULATION_COMMAND_FROM_DELIVERY_H_
 #define MUSTER_TESTS_SIMULATION_COMMAND_FROM_DELIVERY_H_
 

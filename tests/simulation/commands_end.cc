@@ -1,5 +1,4 @@
-// The end: once nothing goes wrong any more, everything that was asked comes to its end,
-// and is judged.
+// The end of a run: when no more faults happen, every request comes to its end, and is checked.
 #include <cstdint>
 #include <map>
 #include <string>
@@ -22,7 +21,7 @@ void CommandsSimulation::WaitASecond() {
 void CommandsSimulation::Peace() {
   for (Ask& ask : asks_) {
     if (ask.answers.empty() && bug_ != Bug::kLostRequestIds) {
-      // A client repeats a call until it is answered.
+      // A client repeats a call until the call is answered.
       const cluster::CommandRequest request{.job_id = kJob,
                                             .request_id = ask.request_id,
                                             .fingerprint = ask.request_id,
@@ -55,7 +54,7 @@ bool CommandsSimulation::AllOver() {
   if (!session_.has_value()) return false;
   for (const commands::Command& command : job().commands.commands()) {
     if (!command.outcome.has_value()) return false;
-    // A rollback undid it, and its step was not reached again.
+    // A rollback undid the command, and its step was not reached again.
     if (command.applied_step >= static_cast<uint64_t>(session_->step)) return false;
   }
   for (const Rank& rank : ranks_) {

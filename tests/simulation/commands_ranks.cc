@@ -1,5 +1,5 @@
-// What the ranks do together: the roll call at each step's boundary, the commands that are due,
-// checkpoints.
+// The common actions of the ranks: the roll call at each step boundary, the commands that are due,
+// and checkpoints.
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -83,8 +83,8 @@ void CommandsSimulation::CarryOut(Rank& leader, const train::CommandSchedule::Du
   Report(leader, cluster::CommandApplied{number, static_cast<uint64_t>(session_->step)});
   const commands::Outcome refused{.code = absl::StatusCode::kCancelled};
   commands::Outcome outcome;
-  // Others do nothing: the simulated session has no learning rate, no data and no parameters, and
-  // no client asks for a stop.
+  // All other commands do nothing: the simulated session has no learning rate, no data and no
+  // parameters, and no client asks for a stop.
   if (due.command.has_cancel() && due.cancels) {
     Report(leader, cluster::CommandFinished{due.command.cancel().target(), refused});
   } else if (due.command.has_cancel()) {

@@ -85,7 +85,7 @@ void CommandsSimulation::Obey(const cluster::Effect& effect) {
             }
           },
           [this](const cluster::Say& say) { Tell("musterd: ", say.text); },
-          // Nothing: no client follows the job, and there are no webhooks.
+          // Nothing happens: no client follows the job, and there are no webhooks.
           [](const OneOf<cluster::JobChanged, cluster::JobDeleted, cluster::StepsChanged,
                          cluster::LogsChanged, cluster::Deliver, cluster::Withdraw> auto&) {},
       },
@@ -105,7 +105,8 @@ void CommandsSimulation::Obey(const cluster::AgentOrder& order) {
           [this](const cluster::AckExit& ack) {
             std::erase_if(exits_, [&](const auto& exit) { return exit.worker == ack.worker; });
           },
-          // Nothing: this agent has no leases, spools nothing, is not drained and has no files.
+          // Nothing happens: this agent has no leases, spools nothing, is not drained and has no
+          // files.
           [](const OneOf<cluster::WelcomeAgent, cluster::AckSpool, cluster::DrainAgent,
                          cluster::SendDownload, cluster::RemoveDownload> auto&) {},
       },
@@ -179,7 +180,7 @@ void CommandsSimulation::Receive(Rank& rank) {
                         rank.held.back().at_step());
                  },
                  [&](const cluster::AckReport& ack) { Acknowledged(rank, ack.sequence); },
-                 // Nothing: only commands and reports are simulated.
+                 // Nothing happens: only commands and reports are simulated.
                  [](const OneOf<jobs::Rendezvous, cluster::CheckpointRecorded,
                                 cluster::ExportGranted, cluster::PreemptionNotice> auto&) {},
              },
@@ -280,7 +281,7 @@ void CommandsSimulation::Event() {
 
 void CommandsSimulation::Move(Rank& rank) {
   if (rank.session == 0) return Connect(rank);
-  // One order at a time, in any order between the ranks.
+  // Each event carries out one order. The ranks come in any sequence.
   if (Pick(2) == 0) {
     Receive(rank);
   } else {

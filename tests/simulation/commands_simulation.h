@@ -1,10 +1,12 @@
-// The command log from end to end without processes: the coordinator's whole core, and per rank the
-// roll call's decision and the command schedule that workers run, over a network that delays,
-// duplicates, reorders and loses, with crashes of everything.
+// A simulation of the command log from end to end, without processes. It has the coordinator's
+// whole core, and for each rank the roll call's decision and the command schedule of workers. The
+// network delays, duplicates, reorders and loses messages, and everything may crash.
 //
-// Whatever happens: each command that a client was told of takes effect exactly once in the history
-// that counts, at one step, the acknowledged one, on all ranks; what was taken back never does;
-// one request makes one command.
+// Always true:
+// - Each command that a client knows takes effect exactly once in the history that counts: on all
+//   ranks at the same step, which is the acknowledged one.
+// - A command that was taken back never takes effect.
+// - One request makes one command.
 #ifndef MUSTER_TESTS_SIMULATION_COMMANDS_SIMULATION_H_
 #define MUSTER_TESTS_SIMULATION_COMMANDS_SIMULATION_H_
 
@@ -28,21 +30,21 @@
 
 namespace muster::simulation {
 
-// Mistakes that a harness worth its name finds.
+// Planted mistakes that the simulation must find.
 enum class Bug {
   kNone,
-  // Orders leave before what they follow from is durable.
+  // Orders are sent before their cause is durable.
   kLatePersist,
-  // The ranks agree on what all but the last of them hold.
+  // The ranks agree on the commands that all ranks but the last hold.
   kMinOfSome,
   // A restarted coordinator does not know which requests it has answered.
   kLostRequestIds,
 };
 
-// One schedule, which follows from its seed. Used once, by one thread.
+// The simulation of one schedule, which follows from its seed. Used once, by one thread.
 class CommandsSimulation {
  public:
-  // story: what happened, in lines; may be null.
+  // story: lines that describe what happened; may be null.
   CommandsSimulation(uint32_t seed, Bug bug, std::string* story = nullptr)
       : random_(seed), bug_(bug), story_(story) {
     world_.tamper = [this](store::Image& image) {
@@ -50,13 +52,13 @@ class CommandsSimulation {
     };
   }
 
-  // What went wrong; empty when nothing did.
+  // Returns the first violation; empty: there was none.
   std::string Run();
 
  private:
   static constexpr char kJob[] = "j";
 
-  // (Steps done, command) in their order.
+  // Pairs (steps done, command) in their order.
   using History = std::vector<std::pair<int64_t, int64_t>>;
   struct Rank {
     cluster::WorkerId id;
@@ -83,7 +85,7 @@ class CommandsSimulation {
     commands::Command command;
     std::set<uint64_t> answers;
   };
-  // Of the ranks together.
+  // The state of all ranks together.
   struct Session {
     int64_t step = 0;
     bool paused = false;
@@ -118,7 +120,7 @@ class CommandsSimulation {
   void Disconnect(Rank& rank);
   void Connect(Rank& rank);
   void Receive(Rank& rank);
-  // The coordinator has the rank's reports up to `sequence`.
+  // Notes that the coordinator has the rank's reports up to `sequence`.
   static void Acknowledged(Rank& rank, uint64_t sequence);
   void Send(Rank& rank);
   template <typename What>
@@ -128,8 +130,8 @@ class CommandsSimulation {
 
   // ---- The ranks together (commands_ranks.cc).
   Rank* RankNumber(uint32_t number);
-  // All processes of the generation, in order;
-  // empty unless they are complete and hold what they need.
+  // Returns all processes of the generation, in order. Empty unless the processes are complete and
+  // hold what they need.
   std::vector<Rank*> Together();
   void Begin(const std::vector<Rank*>& all);
   void Boundary();
@@ -144,10 +146,10 @@ class CommandsSimulation {
   void Event();
   void Move(Rank& rank);
 
-  // ---- The end (commands_end.cc).
-  // A job that has failed more than once is started after a pause.
+  // ---- The end (commands_end.cc). Lets a second pass, because a job that has failed more than
+  // once is started after a pause.
   void WaitASecond();
-  // Nothing goes wrong any more: everything that was asked must come to its end.
+  // Runs without faults until every request has come to its end.
   void Peace();
   bool AllOver();
   void Check();

@@ -1,4 +1,4 @@
-// Commands under whatever goes wrong. Seeded: a schedule that fails prints its number.
+// Tests of commands under faults. Schedules are seeded; a schedule that fails prints its number.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -11,7 +11,7 @@
 namespace muster::simulation {
 namespace {
 
-// As in coordinator/service/engine.cc.
+// The same value as in coordinator/service/engine.cc.
 constexpr double kPauseOfLease = 0.5;
 
 }  // namespace
@@ -170,7 +170,7 @@ void CoordinatorProcess::TryCommit(absl::Time now) {
 void CoordinatorProcess::RefuseWhoDoesNotWait() {
   const absl::Status why =
       Refuse(absl::StatusCode::kUnavailable, kStoreTrouble, "the store cannot be written");
-  // Applied changes take effect even if the caller does not wait for them any more.
+  // Applied changes take effect even if the caller no longer waits.
   for (Task& task : commit_->tasks) task.done = nullptr;
   std::set<StreamId> unanswered;
   for (const Task& task : commit_->tasks) unanswered.insert(task.stream);

@@ -1,7 +1,7 @@
-// The decisions of musterd: the real cluster core over the memory store, driven as the engine of
-// coordinator/service does it. New events are applied, the changes are committed, and only then
-// effects and answers are sent. It can be killed at any of these points, stopped, and started from
-// the committed state, or from an older copy of it.
+// The decisions of musterd: the real cluster core over the memory store, driven as by the engine of
+// coordinator/service. New events are applied, the changes are committed, and only then effects and
+// answers are sent. The process can be killed at any of these points, stopped, and started from the
+// committed state or an older copy of this state.
 #ifndef MUSTER_TESTS_SIMULATION_COORDINATOR_PROCESS_H_
 #define MUSTER_TESTS_SIMULATION_COORDINATOR_PROCESS_H_
 
@@ -25,7 +25,7 @@ namespace muster::simulation {
 class CoordinatorProcess : public Network::Server {
  public:
   struct Outside {
-    // Called at the peer, when the message arrives there.
+    // Called at the peer when a message arrives.
     std::function<void(StreamId, const cluster::AgentOrder&)> to_agent;
     std::function<void(StreamId, const cluster::WorkerOrder&)> to_worker;
     // The batch that has just become durable.
@@ -36,28 +36,28 @@ class CoordinatorProcess : public Network::Server {
 
   void Start();
   void Kill();
-  // It does nothing for this long, without notice to other processes.
+  // Makes the process do nothing for this long, without notice to other processes.
   void StandStill(absl::Duration duration);
-  // Dies at its next transaction: before or after that is durable,
-  // in both cases before anybody hears of it.
+  // Makes the process die at its next transaction, before or after the transaction is durable. In
+  // both cases nobody gets a message about the transaction.
   void DieAtCommit(bool after) { dies_ = after ? Dies::kAfterCommit : Dies::kBeforeCommit; }
-  // No transaction succeeds: the first one is held back with its effects, and only heartbeats are
-  // applied.
+  // Makes every transaction fail: the first one is held back with its effects, and only heartbeats
+  // are applied.
   void FailCommits(bool fail) { commits_fail_ = fail; }
 
   // ---- Events; they have no effect while it is not running.
   using Apply = std::function<absl::Status(cluster::Cluster&, absl::Time)>;
   using Done = std::function<void(const absl::Status& applied)>;
-  // A message of a stream, which ends with the error.
+  // Takes a message of a stream. The stream ends with the error, if there is one.
   void Take(StreamId stream, Apply apply);
-  // A heartbeat: it is handled before messages that wait for the store.
+  // Takes a heartbeat, which is handled before messages that wait for the store.
   void Aside(StreamId stream, Apply apply);
-  // A call. done: called when it is durable; not called if the process dies before.
+  // Takes a call. done: called when the change is durable; not called if the process dies before.
   void Call(Apply apply, Done done);
   void StreamBroke(StreamId stream) override;
 
   bool running() const { return cluster_ != nullptr; }
-  // Null while it is not running.
+  // Null while the process does not run.
   cluster::Cluster* cluster() { return cluster_.get(); }
 
   // ---- What is stored.
@@ -65,7 +65,7 @@ class CoordinatorProcess : public Network::Server {
   void Backup() { backup_ = std::make_unique<store::MemoryStore>(*store_); }
   bool has_backup() const { return backup_ != nullptr; }
   store::MemoryStore& backup() { return *backup_; }
-  // Only while it is not running.
+  // Replaces the store by the backup. Only while the process does not run.
   void RestoreBackup() { store_ = std::make_unique<store::MemoryStore>(*backup_); }
 
  private:
@@ -76,7 +76,7 @@ class CoordinatorProcess : public Network::Server {
     Done done;
     absl::Status applied;
   };
-  // The batch that is being stored, and the events that wait for it.
+  // The batch that is being stored, and the events that wait until it is stored.
   struct Commit {
     store::Batch batch;
     std::vector<cluster::Effect> effects;
@@ -103,7 +103,7 @@ class CoordinatorProcess : public Network::Server {
   std::unique_ptr<store::MemoryStore> store_ = std::make_unique<store::MemoryStore>();
   std::unique_ptr<store::MemoryStore> backup_;
   uint64_t incarnations_ = 0;
-  // Grows with each start: events of an earlier process are ignored.
+  // A number that grows with each start, so that events of an earlier process are ignored.
   uint64_t process_ = 0;
   std::unique_ptr<cluster::Cluster> cluster_;
   std::deque<Task> tasks_;
@@ -111,7 +111,7 @@ class CoordinatorProcess : public Network::Server {
   std::optional<Commit> commit_;
   std::optional<absl::Time> trouble_since_;
   std::set<StreamId> ended_;
-  // Something was sent to them.
+  // The streams on which something was sent.
   std::set<StreamId> answered_;
   bool work_scheduled_ = false;
   bool tick_due_ = false;

@@ -39,8 +39,8 @@ struct FaultKind {
   const char* name;
   // A description of the fault.
   const char* what;
-  // Why the fixed seeds leave it out, because the product does not hold under it yet;
-  // empty: they do not.
+  // The reason why the fixed seeds leave the fault out, because the product does not handle it yet.
+  // Empty: they include the fault.
   const char* not_yet;
 };
 
@@ -84,7 +84,8 @@ inline const char* Name(Fault fault) { return kFaultKinds[static_cast<size_t>(fa
 // The faults that the product handles.
 std::set<Fault> FaultsThatHold();
 std::set<Fault> AllFaults();
-// "worker-killed,partition". INVALID_ARGUMENT: an unknown name, with those that are known.
+// Reads names such as "worker-killed,partition". INVALID_ARGUMENT: an unknown name, with the names
+// that are known.
 absl::StatusOr<std::set<Fault>> ParseFaults(const std::string& names);
 
 }  // namespace muster::simulation

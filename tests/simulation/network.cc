@@ -90,7 +90,7 @@ void Network::Sweep(StreamId id) {
 void Network::EndAtClient(StreamId id, const StreamEnd& end) {
   Stream* stream = Find(id);
   if (stream == nullptr || !stream->client_open) return;
-  // If the other side does not know it yet, it is notified once the link works again.
+  // The other side, if it does not know of the end yet, is notified when the link works again.
   if (stream->server_open) Send(id, kUp, [this, id] { EndAtServer(id); });
   stream->client_open = false;
   const auto on_end = std::move(stream->on_end);
@@ -167,7 +167,7 @@ void Network::Cut(const std::string& node, bool up, bool down) {
   for (const StreamId id : ids) {
     Unstick(id);
     if (!up && !down) continue;
-    // Each side notices by itself.
+    // Each side notices the cut by itself.
     const auto still = [this, node, epoch] { return links_[node].epoch == epoch; };
     timeline_.After(NoticeAfter(), [this, id, still] {
       if (still()) EndAtClient(id, {.silent = true});

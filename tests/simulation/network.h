@@ -1,7 +1,7 @@
-// A simulated network between one coordinator and the nodes: messages of one stream keep their
-// order, messages of different streams do not. A stream breaks, is refused, or falls silent; the
-// messages in flight on it are then lost. Each direction of each node's link can be cut separately:
-// messages that are sent during the cut arrive after it if the stream is still open.
+// A simulated network between one coordinator and the nodes. Messages of one stream keep their
+// order, messages of different streams do not. A stream breaks, is refused, or falls silent; its
+// messages in flight are then lost. Each direction of each node's link can be cut separately.
+// Messages that are sent during the cut arrive after its end if the stream is still open.
 #ifndef MUSTER_TESTS_SIMULATION_NETWORK_H_
 #define MUSTER_TESTS_SIMULATION_NETWORK_H_
 
@@ -21,13 +21,13 @@ namespace muster::simulation {
 using StreamId = uint64_t;
 using Parcel = std::function<void()>;
 
-// How a stream ended, from the view of its client.
+// The end of a stream, from the view of its client.
 struct StreamEnd {
   // The host answers, but no process listens there.
   bool refused = false;
-  // No answer at all.
+  // There is no answer at all.
   bool silent = false;
-  // The coordinator closed it with this status; OK: without an error.
+  // The status with which the coordinator closed the stream. OK: without an error.
   absl::Status said;
 };
 
@@ -39,25 +39,25 @@ class Network {
     virtual ~Server() = default;
     virtual void StreamBroke(StreamId stream) = 0;
   };
-  // lease: determines the longest time until a dead stream is noticed.
+  // lease: the longest time until a dead stream is noticed depends on it.
   Network(Timeline* timeline, absl::Duration lease) : timeline_(*timeline), lease_(lease) {}
 
   // ---- The coordinator's process.
   void Listen(Server* server) { server_ = server; }
-  // It died: all its streams break.
+  // Ends the coordinator's process: all its streams break.
   void StopListening();
-  // Whether a node that tries a connection now gets the answer that no process listens.
+  // True if a node that tries a connection now gets the answer that no process listens.
   bool Refuses(const std::string& node) const { return server_ == nullptr && !IsCut(node); }
-  // Takes effect after all messages that were sent before.
+  // Closes a stream after all messages that were sent before.
   void CloseByServer(StreamId stream, const absl::Status& why);
   void SendDown(StreamId stream, Parcel parcel);
 
-  // ---- Clients.
-  // on_end is called once, unless the client closes the stream itself.
+  // ---- Clients. Opens a stream. on_end is called once, unless the client closes the stream
+  // itself.
   StreamId Open(const std::string& node, std::function<void(const StreamEnd&)> on_end);
   void SendUp(StreamId stream, Parcel parcel);
-  // The process ended, or closes the stream. vanished: its machine failed, so the coordinator gets
-  // no notice.
+  // Closes a stream because its process ended or wants to. vanished: the machine failed, so the
+  // coordinator gets no notice.
   void CloseByClient(StreamId stream, bool vanished = false);
 
   // ---- Faults.
@@ -66,7 +66,7 @@ class Network {
   bool IsCut(const std::string& node) const;
   // Breaks one stream, like a router that loses its state. False: there is no stream.
   bool BreakOne();
-  // From now on most messages take at most this long.
+  // Sets the time that most messages take at most.
   void SetDelay(absl::Duration delay) { delay_ = delay; }
 
  private:
@@ -84,7 +84,7 @@ class Network {
   };
   struct Link {
     bool cut[2] = {false, false};
-    // Changes with each change of the link.
+    // A number that changes with each change of the link.
     uint64_t epoch = 0;
   };
 

@@ -41,23 +41,23 @@ struct Scene {
   Checker& checker;
   CoordinatorProcess& coordinator;
   membership::Timing timing;
-  // Agents and workers take their leases for longer than they are.
+  // True: agents and workers take their leases for longer than they are.
   bool slow_clocks = false;
-  // As an agent or a worker understands them.
+  // The times of a lease as an agent or a worker understands them.
   LeaseTerms TermsOf(const membership::Timing& granted) const {
     return {.lease = granted.lease * (slow_clocks ? 10 : 1),
             .margin = granted.Margin(),
             .autonomy = granted.autonomy};
   }
   std::map<std::string, JobSettings> jobs;
-  // Which process reads which stream.
+  // The process that reads each stream.
   std::map<StreamId, AgentProcess*> agent_streams;
   std::map<StreamId, WorkerProcess*> worker_streams;
   // The reports that workers left on the disks of their nodes.
   std::map<std::string, std::map<agent::WorkerId, std::vector<cluster::Report>>> spools;
-  // How often the database was replaced by an older one.
+  // The number of times that the database was replaced by an older one.
   uint64_t databases;
-  // By job, generation and database.
+  // The sessions by job, generation and database.
   std::map<std::tuple<std::string, uint64_t, uint64_t>, std::unique_ptr<TrainingSession>> sessions;
 };
 

@@ -1,6 +1,6 @@
-// The folder of checkpoints that all nodes share: they are written under a temporary name, renamed
-// once complete, and removed. It also models training: a state that depends on each step and on
-// each command that took effect.
+// The folder of checkpoints that all nodes share. Checkpoints are written under a temporary name,
+// renamed when they are complete, and removed. This file also models training, as a state that
+// depends on each step and on each command that took effect.
 #ifndef MUSTER_TESTS_SIMULATION_SHARED_DISK_H_
 #define MUSTER_TESTS_SIMULATION_SHARED_DISK_H_
 
@@ -19,13 +19,13 @@ namespace muster::simulation {
 // The state of a rank between two steps.
 struct Training {
   int64_t step = 0;
-  // The value of the last command that set it; 0: the value of the job.
+  // The value of the last command that set the learning rate; 0: the value of the job.
   int64_t learning_rate = 0;
-  // Stands for parameters and optimizer state: if training differed anywhere, this value differs.
+  // A value in place of parameters and optimizer state. It differs if training differed anywhere.
   uint64_t state = 0;
-  // (Steps done, command) in their order.
+  // Pairs (steps done, command) in their order.
   std::vector<std::pair<int64_t, int64_t>> commands;
-  // The learning rates among them.
+  // The commands that set learning rates.
   std::vector<std::pair<int64_t, int64_t>> rates;
 
   void DoStep() {
@@ -45,17 +45,17 @@ struct SavedCheckpoint {
 };
 
 struct SharedDisk {
-  // Which process was the last to begin in a job's folder.
+  // The last process that began in a job's folder.
   struct Epoch {
     uint64_t generation = 0;
     std::string incarnation;
     friend bool operator==(const Epoch&, const Epoch&) = default;
   };
 
-  // By path.
+  // The checkpoints by path.
   std::map<std::string, SavedCheckpoint> checkpoints;
   std::set<std::string> temporary;
-  // By job.
+  // The epochs by job.
   std::map<std::string, Epoch> epochs;
   // Saves fail while the disk is full; no file is found while it is not mounted.
   bool full = false;

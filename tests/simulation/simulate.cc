@@ -1,6 +1,6 @@
-// Runs simulated clusters, one per seed: `simulate --first-seed 1000 --schedules 100000`. `simulate
-// --first-seed SEED --schedules 1 --story` prints the events of one seed. Exit code 1: a schedule
-// violated an invariant.
+// Runs simulated clusters, one per seed: `simulate --first-seed 1000 --schedules 100000`. The
+// command `simulate --first-seed SEED --schedules 1 --story` prints the events of one seed. Exit
+// code 1: a schedule violated an invariant.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>

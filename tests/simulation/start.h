@@ -1,5 +1,5 @@
-// Where a generation starts: how its rank 0 uses the job's folder, as
-// worker/train/save/checkpoints.h does in the product.
+// The start of a generation: the use of the job's folder by rank 0, as in
+// worker/train/save/checkpoints.h of the product.
 #ifndef MUSTER_TESTS_SIMULATION_START_H_
 #define MUSTER_TESTS_SIMULATION_START_H_
 
@@ -17,21 +17,22 @@ namespace muster::simulation {
 struct Start {
   // The generation does not start; the other fields have no meaning.
   std::optional<jobs::ReportedFailure> failure;
-  // A recorded checkpoint that is not there.
+  // A recorded checkpoint that is missing.
   std::string missing;
-  // Empty: from scratch.
+  // The checkpoint from which the generation starts. Empty: from scratch.
   std::string path;
   // Unknown checkpoints.
   cluster::CheckpointsFound found;
 };
 
-// Begins the epoch of the folder, and looks for the newest checkpoint there. `recorded`: those that
-// count, newest first; `known`: those that do not.
+// Begins the epoch of the folder, and looks for the newest checkpoint there. `recorded`: the
+// checkpoints that count, newest first. `known`: the checkpoints that do not count.
 Start FindStart(SharedDisk* disk, const cluster::WorkerId& leader,
                 const std::vector<jobs::Checkpoint>& recorded,
                 const std::vector<jobs::Checkpoint>& known);
 
-// The error of a process that is not the last one that began there; nothing: it is the last one.
+// Returns the error of a process after which another process began in the folder. Nothing: the
+// process was the last to begin.
 std::optional<jobs::ReportedFailure> StaleEpoch(const SharedDisk& disk,
                                                 const cluster::WorkerId& leader);
 

@@ -1,4 +1,4 @@
-// Simulated time: scheduled events in the order of their time. Only they advance the clock.
+// Simulated time: scheduled events in the order of their time. Only events advance the clock.
 #ifndef MUSTER_TESTS_SIMULATION_TIMELINE_H_
 #define MUSTER_TESTS_SIMULATION_TIMELINE_H_
 
@@ -16,7 +16,7 @@
 
 namespace muster::simulation {
 
-// Shared by all parts of one simulated run: the clock, the random numbers, and the log.
+// The clock, the random numbers, and the log of one simulated run, shared by all its parts.
 class Timeline {
  public:
   // story: receives lines that describe what happened; may be null.
@@ -30,7 +30,7 @@ class Timeline {
   void After(absl::Duration delay, std::function<void()> what) {
     At(now_ + delay, std::move(what));
   }
-  // Runs the next event, unless it is after `end`. False: there was none.
+  // Runs the next event, unless its time is after `end`. False: there was no event.
   bool Next(absl::Time end) {
     if (events_.empty() || events_.front().when > end) {
       now_ = std::max(now_, end);
@@ -52,8 +52,8 @@ class Timeline {
   absl::Duration Between(double low, double high) {
     return absl::Seconds(dice_.Uniform(low, high));
   }
-  // How late a timer on this machine is: a little, and while the machine is very busy, nearly as
-  // much as leases allow. All processes of the machine are equally late.
+  // Returns the delay of timers on this machine: small, but nearly as long as leases allow while
+  // the machine is very busy. All processes of the machine have the same delay.
   absl::Duration Lateness(const std::string& machine) {
     Busy& busy = busy_[machine];
     if (now_ >= busy.until) busy = {now_ + absl::Seconds(4), Between(0, OneIn(3) ? 1.2 : 0.05)};
@@ -82,7 +82,7 @@ class Timeline {
     absl::Time when;
     uint64_t number = 0;
     std::function<void()> what;
-    // The heap's top is the earliest.
+    // The top of the heap is the earliest event.
     bool operator<(const Event& other) const {
       return when != other.when ? when > other.when : number > other.number;
     }

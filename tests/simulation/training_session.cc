@@ -41,14 +41,14 @@ bool TrainingSession::Together() const {
   return std::all_of(ranks_.begin(), ranks_.end(), [](const auto* one) { return one->responds(); });
 }
 
-// Each looks at its lease before it begins a step.
+// Each rank checks its lease before it begins a step.
 bool TrainingSession::StillOurs() {
   return std::all_of(ranks_.begin(), ranks_.end(), [](auto* one) { return one->StillMine(); });
 }
 
 void TrainingSession::Lost(WorkerProcess* rank, bool vanished) {
   over_ = true;
-  // They wait for it until they are notified, or their collective times out.
+  // The other ranks wait for the lost rank until they are notified, or their collective times out.
   if (vanished) return;
   for (WorkerProcess* other : ranks_) {
     if (other == nullptr || other == rank || !other->alive()) continue;
@@ -82,7 +82,7 @@ void TrainingSession::Begin() {
     return scene_.timeline.Wrong("checkpoint ", start.missing, " cannot be read");
   }
   if (start.failure.has_value()) {
-    // If the job had no files there yet, it is a failure of the job.
+    // A failure of the job, if the job had no files in the folder yet.
     const bool own = !start.failure->checkpoints_unreadable && start.failure->newer_generation == 0;
     if (own) scene_.checker.Struck(job_, generation_);
     return Fail(*start.failure);
@@ -129,7 +129,8 @@ void TrainingSession::TellUnreported(const train::CommandSchedule::Position& pos
 }
 
 void TrainingSession::Boundary() {
-  // All ranks wait for a rank that is stopped or whose lease is over; the latter ends by itself.
+  // All ranks wait for a rank that is stopped or whose lease is over. A rank whose lease is over
+  // ends by itself.
   if (!Together() || !StillOurs()) {
     return Later(absl::Milliseconds(200), &TrainingSession::Boundary);
   }
@@ -177,7 +178,8 @@ bool TrainingSession::ApplyCommands() {
     schedules_[i].TakeIn(plan->apply_commands, training_.step,
                          [&](int64_t number) { return ranks_[i]->held()[number - 1]; });
   }
-  // One by one: commands that wait behind a save are not in that checkpoint.
+  // Commands are carried out one by one: commands that wait behind a save are not in its
+  // checkpoint.
   while (true) {
     const auto due = schedules_[0].Next(training_.step);
     for (size_t i = 1; i < ranks_.size(); ++i) {
@@ -226,7 +228,7 @@ void TrainingSession::Apply(const train::CommandSchedule::Due& due) {
         cluster::CommandApplied{command.number(), static_cast<uint64_t>(training_.step)});
     StartSave(number);
   } else {
-    // Whatever changes state changes the parameters after each later step.
+    // A command that changes state changes the parameters after each later step.
     if (commands::ChangesState(commands::KindOf(command))) {
       training_.learning_rate = number;
       training_.rates.emplace_back(training_.step, number);
@@ -252,8 +254,7 @@ void TrainingSession::WriteNext() {
 }
 
 void TrainingSession::Written() {
-  // Each rank writes its part.
-  // And rank 0 renames, if its lease holds.
+  // Each rank writes its part, and rank 0 renames the checkpoint if its lease holds.
   if (!Together() || !leader().StillMine()) {
     return Later(absl::Milliseconds(200), &TrainingSession::Written);
   }
@@ -261,7 +262,7 @@ void TrainingSession::Written() {
     return Fail(*stale);
   }
   // All earlier reports are acknowledged, or on the agent's disk, before another generation can
-  // continue from it.
+  // continue from the checkpoint.
   const absl::Time now = scene_.timeline.now();
   settle_until_ = settle_until_.value_or(now + absl::Seconds(1));
   const bool answered_late = now >= *settle_until_ - absl::Milliseconds(800);

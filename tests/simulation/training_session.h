@@ -1,7 +1,6 @@
-// All ranks of one generation together: the roll call and the command schedule that workers run,
-// steps, saves by the commit rule, and how they end when one of them is lost. Collective actions of
-// the ranks happen at one moment here, what matters is that their messages to the coordinator
-// do not.
+// All ranks of one generation together: roll calls, the command schedule of workers, steps, saves
+// by the commit rule, and the end after a rank's loss. Collective actions of the ranks happen at
+// one moment here, but the ranks' messages to the coordinator do not.
 #ifndef MUSTER_TESTS_SIMULATION_TRAINING_SESSION_H_
 #define MUSTER_TESTS_SIMULATION_TRAINING_SESSION_H_
 
@@ -22,28 +21,29 @@ class TrainingSession {
   TrainingSession(Scene* scene, const std::string& job, uint64_t generation);
 
   void Join(WorkerProcess* rank);
-  // vanished: the other ranks do not notice it.
+  // Notes that a rank was lost. vanished: the other ranks do not notice the loss.
   void Lost(WorkerProcess* rank, bool vanished);
 
  private:
   struct Save {
     SavedCheckpoint what;
-    // To be finished with it; 0: none.
+    // The command that is finished with the save; 0: none.
     int64_t command = 0;
   };
 
   std::string Name(int64_t step) const;
-  // All ranks are connected and take part.
+  // True if all ranks are connected and take part.
   bool Together() const;
   bool StillOurs();
-  // Rank 0 reports the reason; the others report a consequence, or the same reason.
+  // Ends the session with a failure. Rank 0 reports the reason; the other ranks report a
+  // consequence, or the same reason.
   void Fail(const jobs::ReportedFailure& failure);
-  // Every rank of it has this position: they take the same decisions.
+  // Begins the session. Every rank has the same position, so all ranks take the same decisions.
   void Begin();
   void TellUnreported(const train::CommandSchedule::Position& position);
   void Boundary();
   void Step();
-  // False: halted at this boundary, or over.
+  // Carries out the commands that are due. False: the session is halted at this boundary, or over.
   bool ApplyCommands();
   void Apply(const train::CommandSchedule::Due& due);
   void Finish(int64_t command, const commands::Outcome& outcome = {});
@@ -68,9 +68,10 @@ class TrainingSession {
   bool preempted_ = false;
   bool last_step_done_ = false;
   int64_t saved_step_ = -1;
-  // Of the checkpoint that is being written; absent: it is not written yet.
+  // The end of the wait for reports of the written checkpoint; absent: the checkpoint is not
+  // written yet.
   std::optional<absl::Time> settle_until_;
-  // The first one is being written.
+  // The saves to do; the first one is being written.
   std::deque<Save> saves_;
 };
 

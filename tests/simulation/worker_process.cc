@@ -20,7 +20,7 @@ agent::WorkerId ToAgent(const cluster::WorkerId& id) {
   return {id.job, id.generation, id.rank, id.incarnation};
 }
 
-// As in ControlStreamOptions.
+// The same value as in ControlStreamOptions.
 constexpr absl::Duration kConnectTimeout = absl::Seconds(30);
 
 bool IsRefusal(const absl::Status& status) {
@@ -110,7 +110,7 @@ void WorkerProcess::Freeze() { frozen_ = alive_; }
 void WorkerProcess::Thaw() {
   if (!alive_ || !std::exchange(frozen_, false)) return;
   if (terminate_at_thaw_) return Die(agent::ExitSignal{SIGTERM});
-  // Its threads wake in any order.
+  // The process's threads wake in any order.
   for (auto& what : std::exchange(waiting_timers_, {})) {
     After(scene_.timeline.Between(0, 0.005), std::move(what));
   }
@@ -329,7 +329,7 @@ void WorkerProcess::WatchLease() {
   }
   const absl::Time now = scene_.timeline.now();
   if (stream_ != 0 && now >= lease_.SilentFrom()) {
-    // The stream is open, but no message arrives: the next one uses a new connection.
+    // The stream is open, but no message arrives. The next stream uses a new connection.
     scene_.timeline.Tell(node_, ": rank ", id_.rank, " of generation ", id_.generation,
                          " tries another stream");
     scene_.network.CloseByClient(stream_);

@@ -1,6 +1,7 @@
-// The externally visible behaviour of one muster-worker: its stream to the coordinator with
-// numbered reports that are repeated until they are acknowledged, its lease, and its end. Training
-// is that of all its generation's ranks together (training_session.h).
+// The behaviour of one muster-worker as others see it: its stream to the coordinator, its lease,
+// and its end. Reports on the stream are numbered, and repeated until they are acknowledged.
+// TrainingSession simulates the training of all the generation's ranks together
+// (training_session.h).
 #ifndef MUSTER_TESTS_SIMULATION_WORKER_PROCESS_H_
 #define MUSTER_TESTS_SIMULATION_WORKER_PROCESS_H_
 
@@ -22,20 +23,20 @@ namespace muster::simulation {
 
 class WorkerProcess {
  public:
-  // on_end: called with the exit status that its parent gets.
+  // on_end: called with the exit status that the parent process gets.
   WorkerProcess(Scene* scene, const cluster::WorkerId& id, const std::string& node, int64_t pid,
                 std::function<absl::Time()> agents_lease_end,
                 std::function<void(const agent::Ending&)> on_end);
 
   // ---- Called by the node.
   void Order(StreamId stream, const cluster::WorkerOrder& order);
-  // vanished: with its machine.
+  // Ends the process. vanished: its machine fails, too.
   void Die(const agent::Ending& ending, bool vanished = false);
   void Signal(int signal);
   // SIGSTOP and SIGCONT.
   void Freeze();
   void Thaw();
-  // It sends heartbeats, but makes no progress.
+  // Makes the process hang: it sends heartbeats, but makes no progress.
   void Hang() { hung_ = true; }
 
   // ---- For its session.
@@ -44,7 +45,7 @@ class WorkerProcess {
     unacked_.push_back({.sequence = ++reports_, .what = what});
     Pump();
   }
-  // Its last report is the last thing that it does.
+  // Ends the process after its last report.
   void Finish(int64_t step, bool preempted);
   void Fail(const jobs::ReportedFailure& failure);
   const std::vector<train::Command>& held() const { return held_; }
@@ -54,24 +55,25 @@ class WorkerProcess {
     step_ = step;
     ++activity_;
   }
-  // Its reports are acknowledged or, with `spool`, on the disk of its agent, which sends them.
+  // True if all reports are acknowledged or, with `spool`, on the disk of the agent, which sends
+  // them.
   bool Settled(bool spool);
-  // Its lease is not over at this moment.
+  // True if the lease is not over at this moment.
   bool StillMine();
 
   const cluster::WorkerId& id() const { return id_; }
   const std::string& node() const { return node_; }
   int64_t pid() const { return pid_; }
   bool alive() const { return alive_; }
-  // Takes part in what the ranks do together.
+  // True if the process takes part in the common actions of the ranks.
   bool responds() const { return alive_ && !frozen_ && !hung_ && !ending_; }
   bool frozen() const { return frozen_; }
-  // It was told that the job continues on other nodes.
+  // True if the process knows that the job continues on other nodes.
   bool preempted() const { return preempted_; }
   bool ending() const { return ending_; }
 
  private:
-  // Runs it now, or when the process is resumed; not at all once it is dead.
+  // Runs a function now, or when the process is resumed. Does nothing if the process is dead.
   void Run(std::function<void()> what);
   void After(absl::Duration delay, std::function<void()> what);
   void AwaitWelcome();
@@ -98,8 +100,8 @@ class WorkerProcess {
   // The same generation number may be used again if the database is an older one.
   const uint64_t databases_;
   const std::function<void(const agent::Ending&)> on_end_;
-  // It waits so long for its first welcome: from its start,
-  // or from the last time that nobody listened.
+  // The begin of the wait for the first welcome: the process's start, or the last time that nobody
+  // listened.
   absl::Time waits_from_;
   const std::function<absl::Time()> agents_lease_end_;
 
@@ -108,10 +110,10 @@ class WorkerProcess {
   bool hung_ = false;
   bool preempted_ = false;
   bool ending_ = false;
-  // With which code it ends once its last report is acknowledged.
+  // The exit code of the process after its last report is acknowledged.
   int end_code_ = 0;
   bool terminate_at_thaw_ = false;
-  // While it is stopped: the received messages in order, and timers.
+  // The received messages in order, and timers, while the process is stopped.
   std::deque<std::function<void()>> waiting_;
   std::vector<std::function<void()>> waiting_timers_;
 

@@ -24,7 +24,7 @@ OPTIONS = [
     "-fsyntax-only",
     "-Wthread-safety",
     "-Werror",
-    # Those of third_party/system:spdlog and of third_party/torch.
+    # Definitions of third_party/system:spdlog and of third_party/torch.
     "-DSPDLOG_SHARED_LIB",
     "-DSPDLOG_COMPILED_LIB",
     "-DSPDLOG_FMT_EXTERNAL",
@@ -86,7 +86,7 @@ class Clang:
             cwd=workspace(),
             check=True,
         )
-        # What most of the files include is read once.
+        # Headers that most of the files include are read once.
         header = "third_party/precompiled/rpc.hh"
         made = folder / "rpc.pch"
         options = [option for option in OPTIONS if option != "-fsyntax-only"]
@@ -99,7 +99,7 @@ class Clang:
         self._options += ["-include-pch", made]
 
     def says(self, file):
-        """What it finds wrong with a file; "" if nothing."""
+        """Returns the problems of a file; "" if there are none."""
         done = subprocess.run(
             ["clang++", *OPTIONS, *self._options, file],
             cwd=workspace(),

@@ -1,5 +1,5 @@
-// The parts of spdlog and fmt that a program uses which was compiled for their shared libraries:
-// the templates that those libraries have compiled are compiled here.
+// The parts of spdlog and fmt for a program that was compiled for their shared libraries. This file
+// compiles the templates that are compiled in the shared libraries.
 #include <fmt/format-inl.h>
 #include <spdlog/cfg/helpers-inl.h>
 #include <spdlog/common-inl.h>

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Bazel with --config=cuda: third_party/cuda/bazel.sh build //worker/comm/nccl/...
-# It has an output base of its own, so that the build for CPUs is still there afterwards.
+# This build has an output base of its own, so that the build for CPUs is kept.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 third_party/cuda/install.sh

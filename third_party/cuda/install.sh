@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Brings what `--config=cuda` builds against to ~/.cache/muster/cuda: the CUDA build of LibTorch
-# 2.11 and NCCL, from PyPI (1.6 GB). CUDA's toolkit must be in /usr/local/cuda. Does nothing when
-# all is there. No GPU is needed.
+# Installs the libraries of `--config=cuda` in ~/.cache/muster/cuda: the CUDA build of LibTorch 2.11
+# and NCCL, from PyPI (1.6 GB). CUDA's toolkit must be in /usr/local/cuda. Does nothing if
+# everything is installed. No GPU is needed.
 set -euo pipefail
 
 folder="$HOME/.cache/muster/cuda"

@@ -1,4 +1,4 @@
-// What most files of the coordinator's cores, of the agent and of common/ include.
+// The headers that most files of the coordinator's cores, of the agent and of common/ include.
 #pragma once
 
 #include <algorithm>

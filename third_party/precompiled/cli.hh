@@ -1,4 +1,4 @@
-// What most files of the command line include.
+// The headers that most files of the command line include.
 #pragma once
 
 #include "third_party/precompiled/rpc.hh"

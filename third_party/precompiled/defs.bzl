@@ -12,10 +12,11 @@ absl, rpc, torch and cli are headers of this folder, and stand for what most fil
 include; each file still includes what it uses. A target that gains nothing from one, or that is
 compiled with other definitions (local_defines), is a cc_library or cc_binary of Bazel. """
 
-# What runs for a moment is not worth optimising: tests, and files that read a command line.
+# Options for code that runs only for a moment and is not optimised: tests, and files that read a
+# command line.
 _NOT_OPTIMISED = ["-O0", "-U_FORTIFY_SOURCE"]
 
-# What the files that begin with a header are compiled with in addition, and the header itself, too.
+# Additional options for a header and for the files that begin with this header.
 PCH_COPTS = {
     "absl": [],
     "cli": _NOT_OPTIMISED,

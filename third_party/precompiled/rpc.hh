@@ -1,4 +1,4 @@
-// What most files that speak gRPC include.
+// The headers that most files with gRPC include.
 #pragma once
 
 #include "third_party/precompiled/absl.hh"

@@ -1,4 +1,4 @@
-// What tests that speak gRPC include.
+// The headers that tests with gRPC include.
 #pragma once
 
 #include "third_party/precompiled/tests.hh"

@@ -1,4 +1,4 @@
-// What most tests include.
+// The headers that most tests include.
 #pragma once
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// What most files of the worker that touch tensors include.
+// The headers that most files of the worker with tensors include.
 #pragma once
 
 #include "third_party/precompiled/absl.hh"

@@ -1,4 +1,4 @@
-// What most tests of the worker include.
+// The headers that most tests of the worker include.
 #pragma once
 
 #include "third_party/precompiled/tests.hh"

@@ -46,20 +46,20 @@ def _torch_repository_impl(ctx):
         fail("LibTorch not found (tried: %s). " % ", ".join(tried) +
              "Set LIBTORCH to a folder with include/ and lib/, or run ./quickstart.sh")
 
-    # Only these four: torch/include also holds its own protobuf and fmt, which clash with the
-    # system's.
+    # Only these four folders, because torch/include also has a protobuf and a fmt that clash with
+    # the system's.
     for folder in ["ATen", "c10", "torch", "caffe2"]:
         ctx.symlink(root + "/include/" + folder, "include/" + folder)
     for header in ["Context", "DeviceGuard", "TensorUtils", "TracerMode"]:
         ctx.symlink(Label("//third_party/torch:lean/ATen/%s.h" % header), "lean/ATen/%s.h" % header)
     ctx.symlink(root + "/lib", "lib")
 
-    # The minor version, to which a program that is built against it is bound.
+    # The minor version: a program runs only with the version against which it was built.
     ctx.file("version.bzl", "TORCH_VERSION = \"%s\"\n" % _minor_version(ctx, root))
 
-    # The libtorch.so of 2.11 for CUDA has functions of std::filesystem, for which others are
-    # missing: a program that takes remove_all from there crashes. So the program finds those of
-    # libstdc++ first.
+    # The libtorch.so of 2.11 for CUDA has some functions of std::filesystem and lacks others, so a
+    # program that takes remove_all from there crashes. With this option the program finds the
+    # functions of libstdc++ first.
     ctx.template("BUILD", Label("//third_party/torch:libtorch.BUILD"), {
         "{ROOT}": root,
         "{FIRST}": "\"-lstdc++\"," if cuda else "",

@@ -1,6 +1,6 @@
-// Tells ThreadSanitizer about absl::Mutex. Debian's Abseil is not instrumented, so without this
-// every lock is invisible to it and every guarded member looks like a race. These definitions stand
-// before the library's in symbol lookup (also for gRPC's use of them) and call on to it.
+// Tells ThreadSanitizer about absl::Mutex. Debian's Abseil is not instrumented. Without this file,
+// ThreadSanitizer sees no lock, and every guarded member looks like a race. These definitions stand
+// before the library's in symbol lookup, also for gRPC, and call the library's.
 #include <dlfcn.h>
 #include <sanitizer/tsan_interface.h>
 
@@ -16,7 +16,7 @@ Function* Real(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
 }
 
-// The mutex is released while a condition is waited for, and held before and after.
+// A wait for a condition, during which the mutex is released. The mutex is held before and after.
 class Waiting {
  public:
   explicit Waiting(void* mutex) : mutex_(mutex) {
@@ -87,7 +87,7 @@ void Mutex::LockWhen(const Condition& condition) {
   real(this, condition);
 }
 
-// LockWhenWithTimeout and Notification call this one.
+// LockWhenWithTimeout and Notification call this function.
 bool Mutex::LockWhenWithDeadline(const Condition& condition, Time deadline) {
   static auto* real = Real<bool(Mutex*, const Condition&, Time)>(
       "_ZN4absl7debian35Mutex20LockWhenWithDeadlineERKNS0_9ConditionENS0_4TimeE");
@@ -102,7 +102,7 @@ void Mutex::Await(const Condition& condition) {
   real(this, condition);
 }
 
-// AwaitWithTimeout calls this one.
+// AwaitWithTimeout calls this function.
 bool Mutex::AwaitWithDeadline(const Condition& condition, Time deadline) {
   static auto* real = Real<bool(Mutex*, const Condition&, Time)>(
       "_ZN4absl7debian35Mutex17AwaitWithDeadlineERKNS0_9ConditionENS0_4TimeE");
@@ -116,7 +116,7 @@ void CondVar::Wait(Mutex* mutex) {
   real(this, mutex);
 }
 
-// WaitWithTimeout calls this one.
+// WaitWithTimeout calls this function.
 bool CondVar::WaitWithDeadline(Mutex* mutex, Time deadline) {
   static auto* real = Real<bool(CondVar*, Mutex*, Time)>(
       "_ZN4absl7debian37CondVar16WaitWithDeadlineEPNS0_5MutexENS0_4TimeE");

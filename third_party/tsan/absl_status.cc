@@ -1,7 +1,7 @@
-// Tells ThreadSanitizer who uses an absl::Status last. Copies share what they hold, and Debian's
-// Abseil, which is not instrumented, counts them: what a thread did with its copy has happened
-// before another thread, whose copy is the last one, deletes what they share. This definition
-// stands before the library's in symbol lookup and calls on to it.
+// Tells ThreadSanitizer who uses an absl::Status last. Copies share their contents, and Debian's
+// Abseil, which is not instrumented, counts the copies. All uses of a copy by a thread happen
+// before another thread, which has the last copy, deletes the contents. This definition stands
+// before the library's in symbol lookup, and calls the library's.
 #include <dlfcn.h>
 #include <sanitizer/tsan_interface.h>
 

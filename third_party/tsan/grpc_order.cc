@@ -1,17 +1,18 @@
-// Tells ThreadSanitizer what Debian's gRPC, which is not instrumented, puts in order:
-//  - what a thread did before it began a batch of operations of a call, and what another thread did
-//    before it declared the batch done, have happened before what is done with the result: in the
-//    callback of the batch, or after the wait for it;
-//  - the callbacks of a server's call, OnCancel among them, have happened before OnDone, and before
-//    the call is destroyed;
-//  - the calls of a server have ended before its shutdown has;
-//  - what a thread did before it handed a message to a call has happened before what another thread
-//    does once it has read that message from the connection, or once a batch that receives it is
-//    done: within gRPC, a message goes from thread to thread through queues without locks.
-// Without this, a callback that reads what the beginner of its batch wrote looks like a race; with
-// suppressions instead, nothing below a callback of gRPC would be looked at. What remains hidden:
-// two callbacks of different batches are in order, too, where gRPC took a lock of its own between
-// them.
+// Tells ThreadSanitizer about the order of events in Debian's gRPC, which is not instrumented:
+// - One thread begins a batch of operations of a call, and another thread declares the batch done.
+//   All earlier actions of both threads happen before any use of the result, in the callback of the
+//   batch or after the wait for the batch.
+// - The callbacks of a server's call, OnCancel among them, happen before OnDone, and before the
+//   call is destroyed.
+// - The calls of a server end before its shutdown ends.
+// - A thread hands a message to a call. Its earlier actions happen before the actions of a thread
+//   that has read the message from the connection, and before the end of a batch that receives the
+//   message. Within gRPC, a message goes from thread to thread through queues without locks.
+//
+// Without this file, a callback that reads data of the thread which began its batch looks like a
+// race. With suppressions instead, ThreadSanitizer would check nothing below a callback of gRPC.
+// One kind of race stays hidden: two callbacks of different batches also count as ordered if gRPC
+// took a lock of its own between them.
 //
 // These definitions stand before those of the libraries in symbol lookup.
 #include <dlfcn.h>
@@ -38,13 +39,13 @@ Function* Real(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
 }
 
-// The address of an element stands for what is ordered by it: the batches of all calls, and what
-// was sent from a port.
+// Variables whose addresses stand for an order of events: the batches of all calls, and the data
+// that was sent from a port.
 char calls;
 constexpr size_t kPorts = 1 << 16;
 char ports[kPorts];
 
-// 0: no address of the internet.
+// Returns the port of a socket. 0: the socket has no address of the internet.
 uint16_t Port(int (*name)(int, sockaddr*, socklen_t*), int socket) {
   sockaddr_storage address = {};
   socklen_t length = sizeof(address);
@@ -58,7 +59,7 @@ uint16_t Port(int (*name)(int, sockaddr*, socklen_t*), int socket) {
   return 0;
 }
 
-// The port of the other end of a call, from an address such as ipv4:127.0.0.1:4242.
+// Returns the port of the other end of a call, from an address such as ipv4:127.0.0.1:4242.
 uint16_t PeerPort(grpc_call* call) {
   static auto* const get_peer = Real<decltype(grpc_call_get_peer)>("grpc_call_get_peer");
   static auto* const free = Real<decltype(gpr_free)>("gpr_free");
@@ -69,16 +70,16 @@ uint16_t PeerPort(grpc_call* call) {
   return port;
 }
 
-// For the tag of a batch, the port from which it receives; 0: it only sends. Two tags may share an
-// element, but there are few batches at a time. Relaxed atomics: this table must not order what it
-// looks at.
+// The port from which the batch with a tag receives; 0: the batch only sends. Two tags may share an
+// element, but there are few batches at a time. The atomics are relaxed, so that this table adds no
+// order of its own.
 std::array<std::atomic<uint16_t>, 1 << 16> received_from;
 
 std::atomic<uint16_t>& ReceivedFrom(const void* tag) {
   return received_from[(reinterpret_cast<uintptr_t>(tag) * 0x9e3779b97f4a7c15u) >> 48];
 }
 
-// After the wait for a batch, also that of the thread which then runs its callback.
+// Called after the wait for a batch, also in the thread that then runs the batch's callback.
 void BatchIsDone(const grpc_event& event) {
   if (event.type != GRPC_OP_COMPLETE || event.tag == nullptr) return;
   __tsan_acquire(event.tag);
@@ -88,20 +89,21 @@ void BatchIsDone(const grpc_event& event) {
 
 // A call of a server has two counts. When the first reaches zero, OnCancel may run. When the second
 // reaches zero, all other callbacks have ended, and OnDone may run. Inline code of gRPC's headers
-// changes them, which ThreadSanitizer sees, and so does code within the library, which it does not
-// see. In Debian's gRPC 1.51 they follow the pointer to virtual functions.
+// changes the counts, which ThreadSanitizer sees. Code within the library changes them, too, which
+// ThreadSanitizer does not see. In Debian's gRPC 1.51 the counts follow the pointer to virtual
+// functions.
 char* CancelCount(void* call) { return static_cast<char*>(call) + sizeof(void*); }
 char* CallbackCount(void* call) { return CancelCount(call) + sizeof(int); }
 
-// Takes the place of a reactor while gRPC calls its OnCancel. gRPC uses it for nothing else, and no
-// longer once OnCancel has returned.
+// A replacement for a reactor while gRPC calls the reactor's OnCancel. gRPC does not use the
+// replacement for anything else, or after OnCancel has returned.
 class CancelledReactor : public grpc::internal::ServerReactor {
  public:
   CancelledReactor(void* call, ServerReactor* reactor) : call_(call), reactor_(reactor) {}
 
   void OnCancel() override {
     reactor_->OnCancel();
-    // After this, the library lowers the count.
+    // The library lowers the count after this release.
     __tsan_release(CallbackCount(call_));
     delete this;
   }
@@ -117,7 +119,7 @@ class CancelledReactor : public grpc::internal::ServerReactor {
 
 extern "C" {
 
-// A batch of operations of a call begins. The thread that sends its bytes may be another one.
+// The begin of a batch of operations of a call. Another thread may send the batch's bytes.
 grpc_call_error grpc_call_start_batch(grpc_call* call, const grpc_op* ops, size_t count, void* tag,
                                       void* reserved) {
   static auto* const real = Real<decltype(grpc_call_start_batch)>("grpc_call_start_batch");
@@ -129,7 +131,7 @@ grpc_call_error grpc_call_start_batch(grpc_call* call, const grpc_op* ops, size_
   return real(call, ops, count, tag, reserved);
 }
 
-// grpc_cq_end_op(): a batch is done. An absl::Status is handed over by its address.
+// grpc_cq_end_op(): a batch is done. The absl::Status is passed by its address.
 #define END_BATCH                                          \
   "_Z14grpc_cq_end_opP21grpc_completion_queuePvN4absl7deb" \
   "ian36StatusEPFvS1_P18grpc_cq_completionES1_S6_b"

@@ -1,4 +1,4 @@
-"""Where a coordinator is: the rules of common/rpc/address.h."""
+"""The address of a coordinator, by the rules of common/rpc/address.h."""
 
 from __future__ import annotations
 
@@ -39,11 +39,10 @@ def _checked(text: str) -> str:
 
 
 def find_coordinator(text: str) -> str:
-    """The address of a coordinator that is named by HOST:PORT, by unix:/PATH, or by its state
-    directory (a path that begins with '/' or '.').
-
-    InvalidArgument: it is none of them. PermissionDenied: the directory cannot be read.
-    Unavailable: no coordinator has run with this directory."""
+    """Returns the address of a coordinator that is named by HOST:PORT, by unix:/PATH, or by its
+    state directory (a path that begins with '/' or '.'). InvalidArgument: the name has another
+    form. PermissionDenied: the directory cannot be read. Unavailable: no coordinator has run with
+    this directory."""
     if not text.startswith(("/", ".")):
         return _checked(text)
     folder = os.path.abspath(text)
@@ -62,7 +61,7 @@ def find_coordinator(text: str) -> str:
 
 
 def default_address() -> str:
-    """$MUSTER_ADDRESS, or the state directory that musterd has by default."""
+    """Returns $MUSTER_ADDRESS, or musterd's default state directory."""
     if address := os.environ.get("MUSTER_ADDRESS"):
         return address
     state = os.environ.get("XDG_STATE_HOME") or str(pathlib.Path.home() / ".local/state")

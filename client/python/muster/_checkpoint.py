@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _FORMAT, _NEWEST = "muster-checkpoint", 3
 _HASH = re.compile(rb'("manifest_xxh3_128": ")([0-9a-f]{32})"')
 _TYPES: dict[str, numpy.dtype[Any]] = {"F32": numpy.dtype("<f4"), "I64": numpy.dtype("<i8")}
-# Slots that are no state of the optimizer.
+# Slots that are not part of the optimizer's state.
 _OTHERS = ("param", "buffer", "ema", "scaler")
 
 
@@ -38,12 +38,13 @@ class _Piece:
 
 
 class Tensor:
-    """One tensor of a checkpoint. It is read when numpy() or torch() is called, and not kept."""
+    """One tensor of a checkpoint. numpy() and torch() read the tensor; nothing is kept in
+    memory."""
 
     def __init__(self, checkpoint: Checkpoint, name: str, shape: tuple[int, ...], dtype: str):
         self._checkpoint = checkpoint
         self._pieces: list[_Piece] = []
-        # As in the checkpoint: "param/transformer.wte.weight".
+        # The name in the checkpoint: "param/transformer.wte.weight".
         self.name = name
         self.shape = shape
         self.dtype = _TYPES[dtype]
@@ -60,7 +61,7 @@ class Tensor:
         return size
 
     def numpy(self) -> Array:
-        """A new array. DataLoss: the checkpoint is damaged. NotFound: a file is missing."""
+        """Returns a new array. DataLoss: the checkpoint is damaged. NotFound: a file is missing."""
         out = numpy.empty(self.size, self.dtype)
         filled = 0
         for piece in sorted(self._pieces, key=lambda one: (one.begin, one.end)):
@@ -75,7 +76,7 @@ class Tensor:
         return out.reshape(self.shape)
 
     def torch(self) -> torch.Tensor:
-        """A new tensor on the CPU. Errors as of numpy()."""
+        """Returns a new tensor on the CPU. Errors are those of numpy()."""
         import torch
 
         return torch.from_numpy(self.numpy())
@@ -89,20 +90,20 @@ class Checkpoint:
 
     def __init__(self, path: pathlib.Path, manifest: dict[str, Any]):
         self.path = path
-        # All of MANIFEST.json (docs/checkpoint-format.md).
+        # The contents of MANIFEST.json (docs/checkpoint-format.md).
         self.manifest = manifest
         self.job: str = manifest["job"]
         # Optimizer steps done.
         self.step: int = manifest["step"]
         self.generation: int = manifest["generation"]
-        # By the name of the parameter.
+        # The parameters by name.
         self.parameters: dict[str, Tensor] = {}
         # Tensors of the model without a gradient, such as the statistics of BatchNorm.
         self.buffers: dict[str, Tensor] = {}
         # The averages of parameters, if the job keeps them.
         self.averages: dict[str, Tensor] = {}
-        # Of each parameter that was ever trained: {"exp_avg": ..., "exp_avg_sq": ..., "step": ...}
-        # with AdamW; docs/checkpoint-format.md has the others.
+        # The state of each parameter that was ever trained. With AdamW: {"exp_avg": ...,
+        # "exp_avg_sq": ..., "step": ...}; docs/checkpoint-format.md has the other optimizers.
         self.optimizer_state: dict[str, dict[str, Tensor]] = {}
         self._files = {one["name"]: one for one in manifest["files"]}
         self._block_bytes: int = manifest["block_bytes"]
@@ -131,7 +132,8 @@ class Checkpoint:
         return self.optimizer_state.setdefault(name, {})
 
     def verify(self) -> None:
-        """Reads all files and checks every byte. DataLoss, NotFound: what is wrong."""
+        """Reads all files and checks every byte. DataLoss: a file is damaged. NotFound: a file is
+        missing."""
         for name, file in self._files.items():
             for _ in self._blocks(name, 0, len(file["blocks_xxh3_128"]) - 1):
                 pass
@@ -140,7 +142,7 @@ class Checkpoint:
         return DataLoss(f"{self.path} is damaged: {why}")
 
     def _read(self, name: str, offset: int, count: int) -> bytes:
-        """Bytes of a file, after a check of all blocks in which they lie."""
+        """Returns bytes of a file, after a check of all blocks that contain these bytes."""
         file = self._files.get(name)
         if file is None or "/" in name or offset < 0 or offset + count > file["size"]:
             raise self._damaged(f"{name} has no bytes {offset} to {offset + count}")
@@ -152,7 +154,7 @@ class Checkpoint:
         return b"".join(self._blocks(name, first, last))[begin : begin + count]
 
     def _blocks(self, name: str, first: int, last: int) -> Iterator[bytes]:
-        """The checked blocks of a file from `first` to `last`."""
+        """Returns the checked blocks of a file from `first` to `last`."""
         path = self.path / name
         file = self._files[name]
         try:
@@ -170,7 +172,7 @@ class Checkpoint:
 
 
 def read(directory: str | os.PathLike[str]) -> Checkpoint:
-    """What muster.checkpoints.open gives, with its errors."""
+    """Does the work of muster.checkpoints.open, with the same errors."""
     path = pathlib.Path(directory)
     manifest_path = path / "MANIFEST.json"
     try:

@@ -1,4 +1,4 @@
-"""The connection to a coordinator, and how calls survive that it breaks."""
+"""The connection to a coordinator. Calls are repeated if the connection breaks."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from muster._proto.proto.muster.v1 import (
 
 # A coordinator answers in milliseconds; if a call takes this long, the coordinator hangs.
 CALL_TIMEOUT = 30.0
-# Between attempts.
+# The seconds between attempts.
 _PAUSE = 0.2
-# The codes of a call that nobody has answered.
+# The codes of a call without an answer.
 _NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _MOST_MESSAGE_BYTES = 16 << 20
 _OPTIONS = [
@@ -46,7 +46,8 @@ _OPTIONS = [
 
 @contextlib.contextmanager
 def within(timeout: float | None, unfinished: str) -> Iterator[None]:
-    """For a wait of `timeout` seconds: DeadlineExceeded says what has not happened in this time."""
+    """A scope for a wait of `timeout` seconds. Its DeadlineExceeded says what has not happened in
+    this time."""
     try:
         yield
     except errors.DeadlineExceeded as error:
@@ -56,7 +57,7 @@ def within(timeout: float | None, unfinished: str) -> Iterator[None]:
 
 
 def _left(end: float | None, most: float = math.inf) -> float:
-    """The seconds until `end` of time.monotonic(), not below 0, and at most `most`."""
+    """Returns the seconds until `end` of time.monotonic(), from 0 to `most`."""
     return most if end is None else min(most, max(0.0, end - time.monotonic()))
 
 
@@ -103,7 +104,7 @@ class Connection:
         self.control = control_service_pb2_grpc.ControlServiceStub(self._channel)
         self.operations = operation_service_pb2_grpc.OperationServiceStub(self._channel)
         self.cluster = cluster_service_pb2_grpc.ClusterServiceStub(self._channel)
-        # Whether a coordinator has been there. A call is repeated only then: a wrong address fails
+        # True once a coordinator was reached. Only then is a call repeated; a wrong address fails
         # at once.
         self._was_there = False
 
@@ -113,13 +114,13 @@ class Connection:
     def read(
         self, method: Callable[..., Any], request: Any, deadline: float | None = None
     ) -> Any:
-        """A call that changes nothing. It is repeated while the connection is broken.
-        DeadlineExceeded: at `deadline` of time.monotonic() it has no answer."""
+        """Makes a call that changes nothing. The call is repeated while the connection is broken.
+        DeadlineExceeded: there is no answer at `deadline` of time.monotonic()."""
         return self._repeat(method, request, deadline)
 
     def change(self, method: Callable[..., Any], request: Any) -> Any:
-        """A call that changes something. All its repeats have one request id, so that it acts
-        exactly once."""
+        """Makes a call that changes something. All repeats have the same request id, so that the
+        call acts exactly once."""
         request.request_id = str(uuid.uuid4())
         return self._repeat(method, request, None)
 
@@ -144,9 +145,10 @@ class Connection:
             self._pause(end, deadline, failure)
 
     def _look(self, deadline: float | None) -> None:
-        """Before the first call: whether a coordinator is there. Only then may a call without an
-        answer have reached it, and is repeated. (client/api/client.cc asks for the state of the
-        channel. Here that takes a thread of gRPC, which can keep a program from ending.)"""
+        """Checks before the first call that a coordinator is there. Only then may a call without an
+        answer have reached the coordinator, and only then is it repeated. (client/api/client.cc
+        asks for the state of the channel. In Python this needs a thread of gRPC, which can keep a
+        program from ending.)"""
         if self._was_there:
             return
         check = self._channel.unary_unary("/grpc.health.v1.Health/Check")
@@ -162,9 +164,9 @@ class Connection:
         finished: Callable[[], bool],
         timeout: float | None = None,
     ) -> Iterator[Any]:
-        """The messages of a stream, which is opened again when the connection breaks or when it
-        ends before it is finished. `opens` gets the time that is left, in seconds, and begins after
-        the messages that it has seen. DeadlineExceeded after `timeout` seconds."""
+        """Yields the messages of a stream. The stream is opened again when the connection breaks,
+        or when the stream ends too early. `opens` gets the remaining seconds, and opens a stream
+        that begins after the messages received so far. DeadlineExceeded after `timeout` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
         self._look(deadline)
         broken_since = None
@@ -200,8 +202,8 @@ class Connection:
 
     @staticmethod
     def _pause(end: float, deadline: float | None, failure: errors.MusterError) -> None:
-        """Waits for a moment. After the end: raises the failure. After the deadline:
-        DeadlineExceeded."""
+        """Waits for a moment. Raises the failure after the end, and DeadlineExceeded after the
+        deadline."""
         if deadline is not None and _left(deadline) == 0:
             raise errors.DeadlineExceeded(failure.message)
         if _left(end) == 0:

@@ -12,14 +12,14 @@ from muster._proto.proto.muster.v1 import metrics_pb2
 if TYPE_CHECKING:
     import pandas
 
-# Fields of StepMetrics that hold a pass.
+# Fields of StepMetrics with the result of a pass.
 _PASSES = ("validation", "test")
 # Fields of Evaluation that are columns.
 _OF_PASS = ("loss", "accuracy", "top_k_accuracy", "perplexity", "samples", "terms")
 
 
 def _columns() -> dict[str, str]:
-    """The types of all columns, in their order. They do not depend on the rows."""
+    """Returns the types of all columns, in order. The types do not depend on the rows."""
     types = {
         FieldDescriptor.CPPTYPE_DOUBLE: "float64",
         FieldDescriptor.CPPTYPE_UINT64: "UInt64",
@@ -39,7 +39,7 @@ def _columns() -> dict[str, str]:
 
 
 def _of_step(entry: metrics_pb2.StepMetrics) -> dict[str, Any]:
-    """What a step measured, by column."""
+    """Returns the measurements of a step, by column."""
     values: dict[str, Any] = {}
     for field in metrics_pb2.StepMetrics.DESCRIPTOR.fields:
         if field.name == "duration":
@@ -50,7 +50,7 @@ def _of_step(entry: metrics_pb2.StepMetrics) -> dict[str, Any]:
 
 
 def _of_pass(stage: str, evaluation: metrics_pb2.Evaluation) -> dict[str, Any]:
-    """What a pass measured, by column."""
+    """Returns the measurements of a pass, by column."""
     values: dict[str, Any] = {}
     for name in _OF_PASS:
         field = metrics_pb2.Evaluation.DESCRIPTOR.fields_by_name[name]
@@ -61,9 +61,9 @@ def _of_pass(stage: str, evaluation: metrics_pb2.Evaluation) -> dict[str, Any]:
 
 
 def table(entries: Iterable[metrics_pb2.StepMetrics]) -> pandas.DataFrame:
-    """One row for each step, by its number; what a pass of validation or test measured stands in
-    the row of the step after which it ran (0: before the first). The generation is that of the
-    step, and that of the pass only in a row without one."""
+    """Returns a table with one row for each step, by its number. The measurements of a pass of
+    validation or test are in the row of the step after which the pass ran (0: before the first
+    step). The generation is that of the step; in a row without a step, that of the pass."""
     try:
         import pandas
     except ImportError as error:

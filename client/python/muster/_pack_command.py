@@ -1,5 +1,5 @@
-"""What `muster data pack --tokenizer FILE` runs (client/cli/pack.h): prints one
-JSON object, with `files` or with `error` and its `kind`."""
+"""The program that `muster data pack --tokenizer FILE` runs (client/cli/pack.h). It prints one JSON
+object, with `files` or with `error` and its `kind`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from muster import data
 
 
 def _print(document: dict[str, Any]) -> None:
-    """Bytes of a path that are not UTF-8 are shown as "?": no JSON holds them."""
+    """Prints JSON. Bytes of a path that are not UTF-8 become "?", because JSON cannot contain
+    them."""
     text = json.dumps(document, ensure_ascii=False).encode(errors="replace")
     sys.stdout.buffer.write(text + b"\n")
     sys.stdout.flush()

@@ -10,12 +10,14 @@ Settings = Mapping[str, Any] | Iterable[str]
 
 
 def json_of(value: Any) -> str:
-    """As JSON, which is YAML. YAML has no pairs of escapes for one character, as JSON has."""
+    """Returns the value as JSON, which is also YAML. YAML does not have JSON's pairs of escapes for
+    one character."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def settings_of(given: Settings | None) -> list[str]:
-    """KEY=VALUE for each. Values of a mapping stay what they are: a string is in quotes."""
+    """Returns KEY=VALUE for each setting. Values of a mapping keep their types: a string is in
+    quotes."""
     if given is None:
         return []
     if isinstance(given, str):

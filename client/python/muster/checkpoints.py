@@ -6,9 +6,9 @@
     checkpoint.parameters["transformer.wte.weight"].numpy()     # or .torch()
     checkpoint.optimizer_state["transformer.wte.weight"]["exp_avg"].numpy()
 
-Whatever the strategy and the number of ranks of the job, a tensor is whole here. Only what is asked
-for is read, and each block of a file that is read is checked against the hash in the checkpoint's
-manifest (docs/checkpoint-format.md).
+Tensors are whole, whatever the strategy and the number of ranks of the job. Only requested tensors
+are read. Each block that is read is checked against the hash in the checkpoint's manifest
+(docs/checkpoint-format.md).
 """
 
 from __future__ import annotations
@@ -24,17 +24,16 @@ __all__ = ["Checkpoint", "Tensor", "list", "open"]
 
 
 def open(directory: str | os.PathLike[str]) -> Checkpoint:
-    """The checkpoint in this directory. Only its manifest is read.
-
-    NotFound: there is none. DataLoss: its manifest is damaged. FailedPrecondition: it was written
-    by a newer program, or by one so old that this package cannot read it (`muster checkpoints
-    reshard` writes it anew)."""
+    """Opens the checkpoint in this directory. Only its manifest is read. NotFound: there is no
+    checkpoint. DataLoss: the manifest is damaged. FailedPrecondition: the program that wrote the
+    checkpoint is newer, or too old for this package (`muster checkpoints reshard` writes the
+    checkpoint anew)."""
     return _checkpoint.read(directory)
 
 
 def list(directory: str | os.PathLike[str]) -> dict[int, pathlib.Path]:
-    """The complete checkpoints in a job's folder, by step, in the order of steps. Of several with
-    the same step, the one of the newest generation."""
+    """Returns the complete checkpoints in a job's folder, by step, in the order of steps. If
+    several have the same step, the newest generation counts."""
     found: dict[int, tuple[int, pathlib.Path]] = {}
     for path in pathlib.Path(directory).iterdir():
         match = re.fullmatch(r"step-(\d+)-g(\d+)", path.name)

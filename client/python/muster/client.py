@@ -38,17 +38,17 @@ def _text_of(path: pathlib.Path) -> str:
 
 @dataclasses.dataclass
 class _Parsed:
-    """A job, and where its fields were given, by path."""
+    """A job, and the places where its fields were given, by path."""
 
     spec: JobSpec
-    # From 1; none of a mapping or a message.
+    # Line numbers from 1; empty for a mapping or a message.
     lines: Mapping[str, int] = dataclasses.field(default_factory=dict)
     # "--set world_size".
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def placed(self, problem: errors.Problem) -> errors.Problem:
-        """With the place of its field or of the nearest enclosing one (common/jobfile/jobfile.h:
-        AddPlaces)."""
+        """Returns the problem with the place of its field, or of the nearest enclosing field
+        (common/jobfile/jobfile.h: AddPlaces)."""
         at = problem.path.partition("?")[0]  # "a?3": a key of `a` that is no name
         source, line = problem.source, problem.line
         while at:
@@ -59,14 +59,14 @@ class _Parsed:
 
 
 class Client:
-    """A coordinator. Thread-safe. Calls block; each may raise a MusterError.
+    """A connection to a coordinator. Thread-safe. Calls block; each may raise a MusterError.
 
     address: "HOST:PORT", "unix:/PATH", or the state directory of a coordinator on this machine.
         Default: $MUSTER_ADDRESS, else the state directory that `musterd` has by default.
     tls_certificate, tls_key, tls_ca: paths of files, for a port that needs certificates
         (`muster certs`). Default: $MUSTER_TLS_CERTIFICATE, $MUSTER_TLS_KEY, $MUSTER_TLS_CA.
-    retry_for: for how many seconds a call is repeated while the connection is broken. A call that
-        changes something acts exactly once, however often it is repeated.
+    retry_for: the number of seconds for which a call is repeated while the connection is broken.
+        A call that changes something acts exactly once, however often it is repeated.
 
     InvalidArgument, PermissionDenied: the address is wrong, or its directory cannot be read.
     """
@@ -104,14 +104,14 @@ class Client:
     # ---- Jobs ----
 
     def parse(self, job: JobFile, set: Settings | None = None) -> JobSpec:
-        """The spec that a job file stands for, as `muster submit` reads it; paths are absolute.
+        """Returns the spec of a job file, read as by `muster submit`. Paths are absolute.
 
         job: the path of a file, or a mapping with the same content. Relative paths in a file are
-            relative to its folder, those in a mapping and in `set` to the current folder.
-        set: {"optimizer.adamw.lr": 1e-4} or ["optimizer.adamw.lr=1e-4"]. In a mapping a string is
-            this string; in a list each value is YAML.
+            relative to its folder; paths in a mapping and in `set`, to the current folder.
+        set: {"optimizer.adamw.lr": 1e-4} or ["optimizer.adamw.lr=1e-4"]. A string in a mapping is
+            taken as it is; each value in a list is YAML.
 
-        SpecInvalid: what is wrong, each problem with its line."""
+        SpecInvalid: the job has problems; each problem has its line."""
         return self._parse(job, set).spec
 
     def _parse(self, job: JobFile, set: Settings | None) -> _Parsed:
@@ -145,8 +145,8 @@ class Client:
     def validate(
         self, job: JobFile, set: Settings | None = None
     ) -> job_service_pb2.ValidateJobResponse:
-        """Whether the coordinator would accept the job; nothing is stored. The answer has the job
-        with all defaults (`resolved`) and `warnings`. SpecInvalid: it would not."""
+        """Checks that the coordinator would accept the job; nothing is stored. The answer has the
+        job with all defaults (`resolved`) and `warnings`. SpecInvalid: the job has problems."""
         parsed = self._parse(job, set)
         request = job_service_pb2.ValidateJobRequest(spec=parsed.spec)
         answer = self._connection.read(self._connection.jobs.ValidateJob, request)
@@ -156,9 +156,10 @@ class Client:
         return answer
 
     def submit(self, job: JobFile, id: str = "", set: Settings | None = None) -> Job:
-        """Gives the coordinator a job. `job` and `set` as in parse.
+        """Submits a job to the coordinator. `job` and `set` are as in parse.
 
-        id: its id, [a-z0-9-]; empty: made from its name.
+        id: the job's id, [a-z0-9-]; empty: made from its name.
+
         SpecInvalid: the job has problems. AlreadyExists: there is a job with this id."""
         parsed = self._parse(job, set)
         request = job_service_pb2.SubmitJobRequest(spec=parsed.spec, job_id=id)
@@ -171,13 +172,14 @@ class Client:
         return Job(self._connection, answer.id)
 
     def job(self, id: str) -> Job:
-        """The job with this id. NotFound: there is none."""
+        """Returns the job with this id. NotFound: there is no such job."""
         job = Job(self._connection, id)
         job.get()
         return job
 
     def jobs(self, states: Sequence[str] = (), limit: int | None = None) -> list[job_pb2.Job]:
-        """Jobs as they are now, newest first: all, or those in these states ("RUNNING")."""
+        """Returns the jobs as they are now, newest first: all jobs, or only jobs in these states
+        ("RUNNING")."""
         found: list[job_pb2.Job] = []
         request = job_service_pb2.ListJobsRequest(states=list(states))
         while limit is None or len(found) < limit:
@@ -190,7 +192,7 @@ class Client:
         return found
 
     def operation(self, name: str) -> Operation:
-        """The operation "JOB/NUMBER". NotFound: there is none."""
+        """Returns the operation "JOB/NUMBER". NotFound: there is no such operation."""
         operation = Operation(self._connection, operation_pb2.Operation(name=name))
         operation.done()
         return operation
@@ -198,14 +200,14 @@ class Client:
     # ---- Nodes ----
 
     def nodes(self) -> list[cluster_service_pb2.Node]:
-        """The nodes, as messages muster.v1.Node (proto/muster/v1/cluster_service.proto)."""
+        """Returns the nodes, as messages muster.v1.Node (proto/muster/v1/cluster_service.proto)."""
         request = cluster_service_pb2.ListNodesRequest()
         return list(self._connection.read(self._connection.cluster.ListNodes, request).nodes)
 
     def drain(
         self, node: str, deadline: float | None = None, requested_by: str = ""
     ) -> cluster_service_pb2.Node:
-        """Gives the node no new work, and ends what runs there at a checkpoint, within `deadline`
+        """Gives the node no new work, and ends the jobs there at a checkpoint, within `deadline`
         seconds."""
         request = cluster_service_pb2.DrainNodeRequest(node=node, requested_by=requested_by)
         if deadline is not None:

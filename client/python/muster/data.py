@@ -4,8 +4,8 @@
     made.tokens, made.dtype, made.vocab_size
 
 The file is a plain list of token numbers, as the job file's `data: {train: {tokens: ...}}` names it
-(docs/data.md). Beside it lies `train.bin.tokenizer.json`, which says with which tokenizer it was
-made. Needs the package `tokenizers`.
+(docs/data.md). The file `train.bin.tokenizer.json` beside it names the tokenizer. Needs the package
+`tokenizers`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ import xxhash
 if TYPE_CHECKING:
     import tokenizers
 
-# What is tokenized at a time: at most so many texts, and no further text after so many characters.
+# The limits of one call of the tokenizer: at most so many texts, and no further text after so many
+# characters.
 _BATCH_TEXTS = 1000
 _BATCH_CHARACTERS = 16 << 20
 
@@ -37,18 +38,18 @@ class Packed:
     """A file of tokens."""
 
     path: pathlib.Path
-    # How many tokens it has.
+    # The number of tokens in the file.
     tokens: int
-    # "uint16" or "uint32", as `data.train.tokens.dtype` of the job file.
+    # "uint16" or "uint32", for `data.train.tokens.dtype` of the job file.
     dtype: str
     # The smallest `vocab_size` that a model for these tokens may have.
     vocab_size: int
     # The 128-bit XXH3 hash of the tokenizer's file.
     tokenizer_xxh3_128: str
-    # The entropy of how often each token occurs, in nats per token: the loss of a model that knows
-    # nothing else.
+    # The entropy of the tokens' frequencies, in nats per token: the loss of a model that knows only
+    # these frequencies.
     unigram_entropy: float
-    # With `split`: the file of the other tokens.
+    # The file of the other tokens, with `split`.
     rest: Packed | None = None
 
 
@@ -65,18 +66,19 @@ def pack(
     out_rest: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
 ) -> Packed:
-    """Makes a file of tokens from texts, which are tokenized one by one and laid end to end.
+    """Makes a file of tokens from texts. The texts are tokenized one by one and joined.
 
     tokenizer: the path of a tokenizer.json.
     texts, files, dataset: one of them. texts: strings. files: paths of files in UTF-8, each one
-        text. dataset: a datasets.Dataset, of which each row's `column` is a text.
-    out: the file. It is complete, or it is not there.
+        text. dataset: a datasets.Dataset; the `column` of each row is a text.
+    out: the file, which only exists when it is complete.
     separator: a token that is added after each text, such as "<|endoftext|>".
-    split, out_rest: only this part of the tokens, such as 0.9; the others go to `out_rest`.
+    split, out_rest: only this part of the tokens, such as 0.9, goes to `out`; the other tokens go
+        to `out_rest`.
     overwrite: replace files that exist.
 
-    Each single text must fit into memory, together with its tokens. Limits for the length of a
-    text and padding that the tokenizer's file may have do not apply.
+    Each single text must fit into memory, together with its tokens. Limits of length and padding in
+    the tokenizer's file do not apply.
 
     ValueError: a wrong argument, a file that is not UTF-8, or a result without any token.
     FileExistsError: a file, or the description beside it, exists, or is no regular file (which is
@@ -94,7 +96,7 @@ def pack(
     _check_targets(targets, [tokenizer, *(files or ())], overwrite)
     content = pathlib.Path(tokenizer).read_bytes()
     model = _load(tokenizer, content)
-    # Not the number of tokens: there may be ids that no token has.
+    # This is not the number of tokens, because some ids may have no token.
     vocab_size = 1 + max(model.get_vocab(with_added_tokens=True).values(), default=-1)
     after: list[int] = []
     if separator is not None:
@@ -151,7 +153,7 @@ def _sidecar(path: pathlib.Path) -> pathlib.Path:
 def _check_targets(
     targets: list[pathlib.Path], inputs: list[str | os.PathLike[str]], overwrite: bool
 ) -> None:
-    """Whether these files and their descriptions may be written."""
+    """Checks that these files and their descriptions may be written."""
     written = [path for target in targets for path in (target, _sidecar(target))]
     places: dict[str, pathlib.Path] = {}
     for path in written:
@@ -173,7 +175,7 @@ def _check_targets(
 
 
 def _text_of(path: str | os.PathLike[str]) -> str:
-    """Exactly what the file holds: line ends are not translated."""
+    """Returns the exact contents of the file: line ends are not translated."""
     content = pathlib.Path(path).read_bytes()
     try:
         return content.decode()
@@ -185,7 +187,7 @@ def _text_of(path: str | os.PathLike[str]) -> str:
 
 
 def _describe(packed: Packed, tokenizer: str | os.PathLike[str]) -> bytes:
-    """The sidecar (common/tokenizer/sidecar.h)."""
+    """Writes the sidecar (common/tokenizer/sidecar.h)."""
     description = {
         "format": "muster-tokens",
         "tokens": packed.tokens,
@@ -207,7 +209,7 @@ def _move_tail(source: IO[bytes], begin: int, target: IO[bytes]) -> None:
 
 
 def _entropy(file: IO[bytes], dtype: numpy.dtype, vocab_size: int) -> float:
-    """Leaves the file's position at its end."""
+    """Returns the entropy of the tokens in a file. Leaves the file's position at its end."""
     counts = numpy.zeros(vocab_size, numpy.int64)
     file.seek(0)
     while chunk := file.read(1 << 22):
@@ -227,7 +229,8 @@ def _load(path: str | os.PathLike[str], content: bytes) -> tokenizers.Tokenizer:
         model = tokenizers.Tokenizer.from_str(content.decode())
     except Exception as error:  # the package raises plain Exceptions
         raise ValueError(f"{os.fspath(path)} is no tokenizer of the package tokenizers: {error}")
-    # They are for models that read one text at a time. Here they would lose tokens or add some.
+    # Truncation and padding are for models that read one text at a time. Here they would lose or
+    # add tokens.
     model.no_truncation()
     model.no_padding()
     return model
@@ -263,12 +266,12 @@ class _Staged:
         return self
 
     def sync(self) -> None:
-        """Its content is on the disk."""
+        """Writes the contents to the disk."""
         self.file.flush()
         os.fsync(self.file.fileno())
 
     def publish(self) -> None:
-        """It gets its name, with the mode of a new file."""
+        """Gives the file its name, with the mode of a new file."""
         mask = os.umask(0)
         os.umask(mask)
         os.chmod(self._name, 0o666 & ~mask)

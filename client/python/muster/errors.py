@@ -1,7 +1,7 @@
-"""What goes wrong, as exceptions.
+"""The errors of Muster, as exceptions.
 
 Each error of the coordinator has a gRPC code, which is the exception's class, and a stable reason
-such as JOB_NOT_FOUND (docs/errors.md), with the things that it is about in `metadata`.
+such as JOB_NOT_FOUND (docs/errors.md), with the subject of the error in `metadata`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class MusterError(Exception):
     ):
         super().__init__(message)
         self.message = message
-        # As of gRPC: "NOT_FOUND".
+        # The gRPC code: "NOT_FOUND".
         self.code = code or _CODES.get(type(self), "UNKNOWN")
-        # For programs: "JOB_NOT_FOUND". Empty if the coordinator did not answer.
+        # The reason, for programs: "JOB_NOT_FOUND". Empty if the coordinator did not answer.
         self.reason = reason
         # "job", "field", "limit" and others, as far as they apply; "next": what to do.
         self.metadata = dict(metadata or {})
@@ -45,12 +45,12 @@ class InvalidArgument(MusterError):
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with a job file."""
+    """One problem of a job file."""
 
     # The field: "model.gpt2.heads"; may be empty.
     path: str
     message: str
-    # From 1; 0 if it has none.
+    # The line, from 1; 0: there is no line.
     line: int
     # The setting that gave the value, "--set world_size"; empty if the text did.
     source: str
@@ -63,7 +63,7 @@ class Problem:
 class SpecInvalid(InvalidArgument):
     """A job file has problems. Nothing was stored."""
 
-    # The default is for pickle, which gives the message alone, and then the attributes.
+    # The default is for pickle, which first gives only the message, and then the attributes.
     def __init__(self, message: str, problems: Sequence[Problem] = (), **more: Any):
         super().__init__(message, **more)
         self.problems = list(problems)
@@ -86,7 +86,7 @@ class ResourceExhausted(MusterError):
 
 
 class Unauthenticated(MusterError):
-    """The certificate of this client does not count."""
+    """The certificate of this client is not accepted."""
 
 
 class PermissionDenied(MusterError):
@@ -98,11 +98,11 @@ class Unavailable(MusterError):
 
 
 class DeadlineExceeded(MusterError, TimeoutError):
-    """It has not happened in the given time."""
+    """The awaited event has not happened in the given time."""
 
 
 class DataLoss(MusterError):
-    """Something stored is damaged."""
+    """Stored data is damaged."""
 
 
 class Unimplemented(MusterError):
@@ -144,7 +144,7 @@ def problems_of(messages: Iterable[error_pb2.SpecProblem]) -> list[Problem]:
 
 
 def spec_invalid(problems: Sequence[Problem], **more: Any) -> SpecInvalid:
-    """The error for these problems, at least one."""
+    """Returns the error for these problems, of which there is at least one."""
     count = len(problems)
     head = "the job has a problem" if count == 1 else f"the job has {count} problems"
     text = "\n".join([head + ":", *(f"  {problem}" for problem in problems)])
@@ -153,7 +153,7 @@ def spec_invalid(problems: Sequence[Problem], **more: Any) -> SpecInvalid:
 
 
 def from_grpc(error: grpc.RpcError, address: str) -> MusterError:
-    """The exception for a failed call to the coordinator at `address`."""
+    """Returns the exception for a failed call to the coordinator at `address`."""
     code = error.code().name
     message = error.details() or code
     info = error_pb2.ErrorInfo()

@@ -28,7 +28,7 @@ _ENDED = (job_pb2.Job.SUCCEEDED, job_pb2.Job.FAILED, job_pb2.Job.CANCELLED)
 
 
 def _one_of(what: str, value: str, enum: Any) -> Any:
-    """The value of this name, in lower case, of an enum of the protos."""
+    """Returns the value of an enum of the protos, by its name in lower case."""
     allowed = {name.lower(): number for name, number in enum.items() if number}
     if value not in allowed:
         raise ValueError(f"{what}: found {value!r}; expected one of {', '.join(allowed)}")
@@ -36,11 +36,12 @@ def _one_of(what: str, value: str, enum: Any) -> Any:
 
 
 class Job:
-    """One job. Made by Client.submit and Client.job; it holds the id, and asks for the rest.
+    """One job, made by Client.submit or Client.job. A Job holds only the id, and asks the
+    coordinator for everything else.
 
     The calls that steer a job return an Operation at once, when the coordinator has stored it.
-    `at_step` delays it until this many optimizer steps are done. `requested_by` is a label for the
-    job's history.
+    `at_step` delays the change until this many optimizer steps are done. `requested_by` is a label
+    for the job's history.
     """
 
     def __init__(self, connection: Connection, job_id: str):
@@ -53,19 +54,19 @@ class Job:
     # ---- Looking ----
 
     def get(self) -> job_pb2.Job:
-        """The job as it is now: the message muster.v1.Job (proto/muster/v1/job.proto)."""
+        """Returns the job as it is now: the message muster.v1.Job (proto/muster/v1/job.proto)."""
         request = job_service_pb2.GetJobRequest(job_id=self.id)
         return self._connection.read(self._connection.jobs.GetJob, request)
 
     @property
     def state(self) -> str:
-        """The state as it is now: "RUNNING"."""
+        """Returns the state as it is now: "RUNNING"."""
         return name_of(job_pb2.Job.State, self.get().state)
 
     def watch(self, timeout: float | None = None) -> Iterator[job_pb2.Job]:
-        """The job as it is now, and again after each change, until it has ended. Changes in quick
-        succession may be merged. It continues after a broken connection. DeadlineExceeded: the job
-        has not ended after `timeout` seconds."""
+        """Yields the job as it is now, and again after each change, until the job has ended.
+        Changes in quick succession may be merged. The iteration continues after a broken
+        connection. DeadlineExceeded: the job has not ended after `timeout` seconds."""
         request = job_service_pb2.WatchJobRequest(job_id=self.id)
         ended = False
         states = self._connection.stream(
@@ -84,8 +85,8 @@ class Job:
                     return
 
     def wait(self, timeout: float | None = None, check: bool = False) -> job_pb2.Job:
-        """Waits until the job has ended, and gives its last state. DeadlineExceeded: it has not
-        ended after `timeout` seconds. JobFailed: only with `check`, if it did not SUCCEED."""
+        """Waits until the job has ended, and returns its last state. DeadlineExceeded: the job has
+        not ended after `timeout` seconds. JobFailed: the job did not SUCCEED; only with `check`."""
         last = collections.deque(self.watch(timeout), maxlen=1).pop()
         if check and last.state != job_pb2.Job.SUCCEEDED:
             name = name_of(job_pb2.Job.State, last.state)
@@ -100,7 +101,7 @@ class Job:
     def logs(
         self, rank: int | None = None, follow: bool = False, timeout: float | None = None
     ) -> Iterator[job_service_pb2.LogLine]:
-        """The stored log lines; with `follow` also later ones, until the job has ended."""
+        """Yields the stored log lines; with `follow` also later lines, until the job has ended."""
         request = job_service_pb2.StreamLogsRequest(job_id=self.id, rank=rank, follow=follow)
         lines = self._connection.stream(
             lambda left: self._connection.jobs.StreamLogs(request, timeout=left),
@@ -115,8 +116,8 @@ class Job:
     def metrics_entries(
         self, follow: bool = False, timeout: float | None = None
     ) -> Iterator[metrics_pb2.StepMetrics]:
-        """The stored measurements, in the order of steps, each once; with `follow` also later ones,
-        until the job has ended."""
+        """Yields the stored measurements, in the order of steps, each once; with `follow` also
+        later measurements, until the job has ended."""
         request = job_service_pb2.StreamMetricsRequest(
             job_id=self.id, follow=follow, from_step=1, from_validation=0, from_test=0
         )
@@ -140,18 +141,18 @@ class Job:
                 yield entry
 
     def metrics(self) -> pandas.DataFrame:
-        """The stored measurements as a table: one row for each step, with the columns of
+        """Returns the stored measurements as a table: one row for each step, with the columns of
         muster.v1.StepMetrics (proto/muster/v1/metrics.proto), `seconds` for its duration, and
         `validation_loss`, `test_accuracy` and so on. Needs pandas."""
         return _metrics.table(self.metrics_entries())
 
     def trainability(self) -> control_service_pb2.GetTrainabilityResponse:
-        """Which parameters are trained, and the rules that say so."""
+        """Returns the parameters with their state (trained or frozen), and the rules."""
         request = control_service_pb2.GetTrainabilityRequest(job_id=self.id)
         return self._connection.read(self._connection.control.GetTrainability, request)
 
     def operations(self) -> list[Operation]:
-        """All operations of the job, oldest first."""
+        """Returns all operations of the job, oldest first."""
         found: list[Operation] = []
         request = operation_service_pb2.ListOperationsRequest(job_id=self.id)
         while True:
@@ -170,7 +171,7 @@ class Job:
         at_step: int | None = None,
         requested_by: str = "",
     ) -> Operation:
-        """Stops training the parameters whose names fit one of the patterns ("*" any text, "?" any
+        """Stops training the parameters whose names match a pattern ("*" any text, "?" any
         character). `dry_run`: only reports what would change."""
         return self._set_trainability("freeze", patterns, dry_run, at_step, requested_by)
 
@@ -181,11 +182,11 @@ class Job:
         at_step: int | None = None,
         requested_by: str = "",
     ) -> Operation:
-        """The reverse of freeze."""
+        """Trains the parameters whose names match a pattern again: the reverse of freeze."""
         return self._set_trainability("unfreeze", patterns, dry_run, at_step, requested_by)
 
     def refresh(self, requested_by: str = "") -> Operation:
-        """Takes over flags that the model's own code has changed."""
+        """Makes effective that the model's own code has frozen or unfrozen parameters."""
         request = control_service_pb2.RefreshRequest(job_id=self.id, requested_by=requested_by)
         return self._steer(self._connection.control.Refresh, request)
 
@@ -205,8 +206,9 @@ class Job:
         at_step: int | None = None,
         requested_by: str = "",
     ) -> Operation:
-        """Leaves out the samples that training would take next; they count as consumed in the
-        epoch. With `dry_run` it only says which: the message muster.v1.SkippedData."""
+        """Leaves out the samples that training would take next. These samples count as consumed in
+        the epoch. With `dry_run` the operation only reports the samples: the message
+        muster.v1.SkippedData."""
         request = control_service_pb2.SkipDataRequest(
             job_id=self.id,
             samples=samples,
@@ -275,8 +277,8 @@ class Job:
     def run_stage(
         self, stage: str, at_step: int | None = None, requested_by: str = ""
     ) -> Operation:
-        """Runs a pass of "validate" or "test" now; training goes on after it as if it had not been
-        there."""
+        """Runs a pass of "validate" or "test" now. The pass does not change the results of
+        training."""
         request = control_service_pb2.RunStageRequest(
             job_id=self.id, stage=stage, at_step=at_step, requested_by=requested_by
         )
@@ -293,7 +295,7 @@ class Job:
         at_step: int | None = None,
         requested_by: str = "",
     ) -> Operation:
-        """Continues a prompt (text, or tokens) with the model as it is."""
+        """Continues a prompt (text, or tokens) with the current model."""
         request = control_service_pb2.SampleRequest(
             job_id=self.id,
             max_tokens=max_tokens,
@@ -332,7 +334,8 @@ class Job:
         return self._steer(self._connection.jobs.ResumeJob, request)
 
     def stop(self, at_step: int | None = None, requested_by: str = "") -> job_pb2.Job:
-        """Ends the job at a step boundary, as CANCELLED, with a checkpoint if it writes them."""
+        """Ends the job at a step boundary, as CANCELLED, with a checkpoint if the job writes
+        checkpoints."""
         request = job_service_pb2.StopJobRequest(
             job_id=self.id, at_step=at_step, requested_by=requested_by
         )
@@ -347,10 +350,11 @@ class Job:
     ) -> job_pb2.Job:
         """Begins the next attempt of a job that FAILED or was CANCELLED.
 
-        set: other values for settings of the job, {"optimizer.adamw.lr": 1e-4}; relative paths in
-        them are relative to the current folder. What a job that has run cannot change is refused.
+        set: other values for settings of the job, {"optimizer.adamw.lr": 1e-4}. Relative paths are
+            relative to the current folder. Settings that cannot change after the job has run are
+            refused.
         from_step: begin with the checkpoint of this step (0: from the beginning) in place of the
-        newest one."""
+            newest one."""
         settings = settings_of(set)
         request = job_service_pb2.RetryJobRequest(
             job_id=self.id,

@@ -11,22 +11,21 @@ from muster._proto.proto.muster.v1 import operation_pb2, operation_service_pb2
 
 # The length of one part of a longer wait: below CALL_TIMEOUT of a connection.
 _WAIT_IN_ONE_CALL = 20.0
-# To the coordinator, 0 means its default.
+# The shortest timeout of a call: 0 would mean the coordinator's default.
 _SHORTEST_WAIT = 0.001
 
 
 def name_of(enum: Any, number: int) -> str:
-    """The name of a value of an enum of the protos; the number as text if this package does not
-    know it, because the coordinator is newer."""
+    """Returns the name of a value of an enum of the protos. A value of a newer coordinator that
+    this package does not know becomes the number as text."""
     value = enum.DESCRIPTOR.values_by_number.get(number)
     return str(number) if value is None else value.name
 
 
 class Operation:
-    """One change of a running job, from the moment at which the coordinator has stored it.
-
-    It is carried out at a step boundary, on all ranks at the same step. `state` is the message
-    muster.v1.Operation (proto/muster/v1/operation.proto) as it was when it was last read.
+    """One change of a running job, which the coordinator has stored. All ranks carry out the change
+    at the same step boundary. `state` is the message muster.v1.Operation
+    (proto/muster/v1/operation.proto) as of the last call.
     """
 
     def __init__(self, connection: Connection, state: operation_pb2.Operation):
@@ -38,28 +37,31 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """ "JOB/NUMBER"."""
+        """The name, "JOB/NUMBER"."""
         return self.state.name
 
     @property
     def kind(self) -> str:
-        """ "SET_TRAINABILITY"."""
+        """The kind, such as "SET_TRAINABILITY"."""
         return name_of(operation_pb2.Operation.Kind, self.state.kind)
 
     @property
     def applied_at_step(self) -> int | None:
-        """How many optimizer steps were done when it took effect; None: not yet, or never."""
+        """The number of optimizer steps that were done when the operation took effect. None: it has
+        not taken effect."""
         return self.state.applied_at_step if self.state.HasField("applied_at_step") else None
 
     def done(self) -> bool:
-        """Asks whether it has ended, with a result or an error."""
+        """Asks the coordinator, and returns True if the operation has ended with a result or an
+        error."""
         if not self.state.done:
             request = operation_service_pb2.GetOperationRequest(name=self.name)
             self.state = self._connection.read(self._connection.operations.Get, request)
         return self.state.done
 
     def wait(self, timeout: float | None = None) -> Operation:
-        """Waits until it has ended. DeadlineExceeded after `timeout` seconds; it goes on."""
+        """Waits until the operation has ended. DeadlineExceeded after `timeout` seconds; the
+        operation goes on."""
         end = None if timeout is None else time.monotonic() + timeout
         request = operation_service_pb2.WaitOperationRequest(name=self.name)
         with within(timeout, f"operation '{self.name}' is not done"):
@@ -71,9 +73,10 @@ class Operation:
         return self
 
     def result(self, timeout: float | None = None) -> Any:
-        """Waits, and gives what it came to: the message of its kind in OperationResult
-        (proto/muster/v1/operation.proto), None for a kind without one. OperationFailed: it failed
-        or was cancelled. DeadlineExceeded: it is not done after `timeout` seconds."""
+        """Waits for the end, and returns the result: the message of the operation's kind in
+        OperationResult (proto/muster/v1/operation.proto); None for a kind without a result.
+        OperationFailed: the operation failed or was cancelled. DeadlineExceeded: the operation is
+        not done after `timeout` seconds."""
         self.wait(timeout)
         if self.state.HasField("error"):
             error = self.state.error
@@ -87,7 +90,8 @@ class Operation:
         return None if kind is None else getattr(self.state.result, kind)
 
     def cancel(self, requested_by: str = "") -> Operation:
-        """Cancels it if it has not taken effect. FailedPrecondition: it is too late."""
+        """Cancels the operation if it has not taken effect. FailedPrecondition: the cancel is too
+        late."""
         request = operation_service_pb2.CancelOperationRequest(
             name=self.name, requested_by=requested_by
         )

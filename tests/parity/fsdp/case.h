@@ -1,5 +1,5 @@
-// The combinations of settings in which fsdp is compared with ddp: all of them, and few that have
-// every pair. Pure.
+// The combinations of settings in which fsdp is compared with ddp: all combinations, and a few that
+// contain every pair. Pure.
 #ifndef MUSTER_TESTS_PARITY_FSDP_CASE_H_
 #define MUSTER_TESTS_PARITY_FSDP_CASE_H_
 
@@ -10,8 +10,8 @@
 
 namespace muster::parity {
 
-// Which parameters are frozen. Units are those that fsdp gathers together; the root is the rest of
-// the model.
+// The choice of frozen parameters. A unit has the parameters that fsdp gathers together; the root
+// is the rest of the model.
 enum class Mask {
   kNone,
   kEveryOtherUnit,
@@ -29,18 +29,20 @@ struct FsdpCase {
   bool recompute = false;  // activation checkpointing of the units
   int micro_batches = 1;
   int world_size = 1;
-  // The embedding and the head of a language model are units of their own. Not in the products.
+  // True: the embedding and the head of a language model are units of their own. Not in the
+  // products.
   bool vocabulary = false;
-  // The norms of a language model are gathered with the root. Not in the products.
+  // True: the norms of a language model are gathered with the root. Not in the products.
   bool replicate = false;
 };
 
-// 4 x 2 x 7 x 2 x 2 x 4.
+// All 4 x 2 x 7 x 2 x 2 x 4 combinations.
 std::vector<FsdpCase> FullFsdpProduct();
-// Every pair of settings is in one case at least (tests/parity/pairwise).
+// Cases that contain every pair of settings at least once (tests/parity/pairwise).
 std::vector<FsdpCase> PairwiseFsdpCases();
 
-// "LlamaReshardEveryOtherUnitRecomputeAccumulate2Ranks3": letters and digits, one for each case.
+// A unique name for each case, of letters and digits:
+// "LlamaReshardEveryOtherUnitRecomputeAccumulate2Ranks3".
 std::string Name(const FsdpCase& one);
 
 }  // namespace muster::parity

@@ -1,4 +1,4 @@
-// Every combination of settings; by hand, because it takes minutes:
+// Tests of every combination of settings. They are run by hand, because they take minutes:
 //   bazel test //tests/parity/fsdp:full_parity_test
 #include "gtest/gtest.h"
 #include "tests/parity/fsdp/case.h"

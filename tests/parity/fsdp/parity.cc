@@ -12,7 +12,7 @@
 
 namespace muster::parity {
 
-// kMixed has no blocks; units of it that only some ranks call are in the root.
+// kMixed has no blocks; its units that only some ranks call are in the root.
 std::vector<std::string> UnitsOf(ModelKind model) {
   if (model == ModelKind::kMixed) return {"entry", "pair", "head"};
   return {};
@@ -22,7 +22,7 @@ namespace {
 
 std::vector<std::string> UnitsOf(const FsdpCase& one) {
   if (!one.vocabulary) return UnitsOf(one.model);
-  // GPT-2's are tied, so there is no unit lm_head.
+  // GPT-2's embedding and head are tied, so there is no unit lm_head.
   if (one.model == ModelKind::kGpt2) return {"transformer.wte", "block"};
   return {"model.embed_tokens", "lm_head", "block"};
 }
@@ -35,7 +35,7 @@ std::set<std::string> NamesOf(const models::Unit& unit) {
   return names;
 }
 
-// What is frozen beforehand stays so.
+// Freezes parameters by the mask. Parameters that are already frozen stay frozen.
 void Freeze(const models::Model& model, const std::vector<const models::Unit*>& units, Mask mask) {
   std::set<std::string> in_units, every_other;
   for (size_t i = 0; i < units.size(); ++i) {
@@ -63,7 +63,7 @@ void Freeze(const models::Model& model, const std::vector<const models::Unit*>& 
       case Mask::kAllButBiases:
         break;
     }
-    // Llama's are its norms.
+    // Llama's vectors are its norms.
     return !absl::StrContains(name, "bias") && !absl::StrContains(name, "norm");
   };
   for (const auto& [name, tensor] : model.Parameters()) {
@@ -92,7 +92,7 @@ void ExpectFsdpIsDdp(const FsdpCase& one) {
     if (selected.ok()) Freeze(*workload.model, *selected, one.mask);
     return workload;
   };
-  // Clipping, so that norms count; SGD is in the tests of the strategies.
+  // Clipping is on, so that norms matter. SGD is in the tests of the strategies.
   const Case base{.model = one.model, .clip = Clip::kOn, .world_size = one.world_size};
   const auto train = [&](const train::StrategyConfig& strategy) {
     train::Job job = JobOf(base, strategy);
@@ -117,7 +117,8 @@ void ExpectFsdpIsDdp(const FsdpCase& one) {
     ExpectEqual(fsdp[step].after.others, ddp[step].after.others, where);
     ExpectEqual(fsdp[step].after.optimizer, ddp[step].after.optimizer, where);
   }
-  // Else this would show little: steps change all that is trained.
+  // A check that the steps change all trained parameters; otherwise the comparison would show
+  // little.
   int64_t changed = 0;
   for (const auto& [name, tensor] : ddp.back().after.parameters) {
     changed += !parallel::SameBits(tensor, ddp.front().after.parameters.at(name));

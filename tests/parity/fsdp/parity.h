@@ -9,10 +9,10 @@
 
 namespace muster::parity {
 
-// Unit patterns for a model: none where its blocks are.
+// Returns the unit patterns of a model; empty if its blocks are the units.
 std::vector<std::string> UnitsOf(ModelKind model);
 
-// Trains a case with ddp and with fsdp, and fails the running test where losses, norms, parameters,
+// Trains a case with ddp and with fsdp. Fails the running test if losses, norms, parameters,
 // buffers or moments differ in any bit after any step.
 void ExpectFsdpIsDdp(const FsdpCase& one);
 

@@ -1,5 +1,5 @@
-// fsdp against ddp: every pair of settings, and ways to reduce. The full product is
-// full_parity_test (896 cases, by hand):
+// Tests of fsdp against ddp: every pair of settings, and ways to reduce. The full product is
+// full_parity_test (896 cases, run by hand):
 //   bazel test //tests/parity/fsdp:full_parity_test
 #include "tests/parity/fsdp/parity.h"
 
@@ -18,8 +18,8 @@ INSTANTIATE_TEST_SUITE_P(All, FsdpPairwiseParity, testing::ValuesIn(PairwiseFsdp
 
 TEST_P(FsdpPairwiseParity, StateAfterEveryStepIsThatOfDdpToTheBit) { ExpectFsdpIsDdp(GetParam()); }
 
-// With the embedding and the head as units of their own; tied, they are one unit that is called
-// twice.
+// Cases with the embedding and the head as units of their own. If both are tied, they are one unit
+// that is called twice.
 INSTANTIATE_TEST_SUITE_P(Vocabulary, FsdpPairwiseParity, testing::ValuesIn([] {
                            std::vector<FsdpCase> cases;
                            for (const ModelKind model : {ModelKind::kGpt2, ModelKind::kLlama}) {
@@ -140,9 +140,9 @@ TEST_P(FsdpReduction, StateAfterEveryStepIsThatOfDdpWithinTheBoundsOfTheWayToRed
               one.closeness);
 }
 
-// What the values are is tested with a small model (worker/parallel/fsdp); here, that real ones
-// compute in bfloat16: their first losses are those of float32 but for the rounding of weights and
-// activations (2^-9 each), and they fall.
+// Tests that real models compute in bfloat16; tests in worker/parallel/fsdp check the values with a
+// small model. The first losses are those of float32 but for the rounding of weights and
+// activations (2^-9 each), and the losses fall.
 TEST(FsdpParametersInBfloat16, LanguageModelsTrain) {
   for (const ModelKind model : {ModelKind::kGpt2, ModelKind::kLlama}) {
     const Case one{.model = model, .world_size = 2};

@@ -1,5 +1,5 @@
-// The combinations of settings in which sharded_ddp is compared with ddp: all of them, and few that
-// have every pair. Pure.
+// The combinations of settings in which sharded_ddp is compared with ddp: all combinations, and a
+// few that contain every pair. Pure.
 #ifndef MUSTER_TESTS_PARITY_SHARDED_DDP_CASE_H_
 #define MUSTER_TESTS_PARITY_SHARDED_DDP_CASE_H_
 
@@ -26,23 +26,24 @@ struct Case {
   int world_size = 1;
 
   int micro_batches() const { return accumulate == Accumulate::kOne ? 1 : 3; }
-  // Whether sharded_ddp adds in ddp's order.
+  // True if sharded_ddp adds in ddp's order.
   bool bitwise() const {
     return reduce_every == ReduceEvery::kStep || accumulate == Accumulate::kOne;
   }
 };
 
-// A case as numbers: which of its factor's levels each setting is, in the order of the struct.
-// Without kLlama, kAdadelta and kSeveral.
+// The number of levels of each setting, in the order of the struct; without kLlama, kAdadelta and
+// kSeveral. LevelsOf returns the level of each setting of a case.
 inline constexpr std::array<int, 7> kLevels = {3, 3, 3, 2, 2, 2, 4};
 std::array<int, kLevels.size()> LevelsOf(const Case& one);
 
 std::vector<Case> FullProduct();
 
-// Every pair of levels of two factors is in one case at least (tests/parity/pairwise).
+// Cases that contain every pair of levels of two factors at least once (tests/parity/pairwise).
 std::vector<Case> PairwiseCases();
 
-// "Gpt2AdamWBfloat16Accumulate3EachMicroBatchClip4": letters and digits, one for each case.
+// A unique name for each case, of letters and digits:
+// "Gpt2AdamWBfloat16Accumulate3EachMicroBatchClip4".
 std::string Name(const Case& one);
 
 }  // namespace muster::parity

@@ -34,7 +34,7 @@ TEST(Cases, ThePairwiseOnesHaveEveryPairOfLevels) {
       EXPECT_EQ(pairs.size(), kLevels[a] * kLevels[b]) << "factors " << b << " and " << a;
     }
   }
-  // No fewer than the two largest factors have pairs, and not many more.
+  // The pairs of the two largest factors need as many cases; there should not be many more.
   EXPECT_GE(cases.size(), 4 * 3);
   EXPECT_LE(cases.size(), 20);
 }

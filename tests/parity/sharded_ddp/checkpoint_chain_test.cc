@@ -1,5 +1,6 @@
-// One job's checkpoint, handed on from ddp on 1 rank to sharded_ddp on 4, ddp on 2, sharded_ddp on
-// 3, fsdp on 2, ddp on 3 and fsdp on 4, with steps in between.
+// Tests of a job's checkpoint that passes from strategy to strategy, with steps in between. The
+// chain is ddp on 1 rank, sharded_ddp on 4, ddp on 2, sharded_ddp on 3, fsdp on 2, ddp on 3 and
+// fsdp on 4.
 #include <cmath>
 #include <memory>
 #include <string>
@@ -51,7 +52,7 @@ struct Trained {
   std::string checkpoint;
 };
 
-// Goes on from the checkpoint `from` (empty: begins), and saves.
+// Continues from the checkpoint `from` (empty: begins anew), and saves.
 Trained RunSegment(const Case& one, const Segment& segment, int64_t steps,
                    const std::string& directory, const std::string& from) {
   const auto strategy = ConfigOf(segment.strategy);
@@ -154,13 +155,15 @@ TEST_P(CheckpointChain, EachLoadRestoresEveryElementAndLossesGoOn) {
     losses.insert(losses.end(), now.losses.begin(), now.losses.end());
     before = std::move(now);
   }
-  // Only where a sample's part of the loss does not depend on what else is in its micro-batch: not
-  // with BatchNorm, nor where the first sample decides which parameters are used.
+  // The comparison needs a sample's part of the loss to be independent of other samples in the
+  // micro-batch. Excluded are BatchNorm, and models whose first sample decides which parameters are
+  // used.
   if (one.model != ModelKind::kGpt2) return;
   const files::TempDir another;
   const Trained undisturbed = RunSegment(one, kChain[0], losses.size(), another.path(), "");
   ASSERT_EQ(undisturbed.losses.size(), losses.size());
-  // Sums over ranks and micro-batches are cut elsewhere, which parameters follow (contract.md 5).
+  // The tolerance: sums over ranks and micro-batches are split in other places, and parameters
+  // follow.
   for (size_t step = 0; step < losses.size(); ++step) {
     EXPECT_NEAR(losses[step], undisturbed.losses[step], 1e-5) << "step " << step + 1;
   }

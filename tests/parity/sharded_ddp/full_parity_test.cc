@@ -1,4 +1,4 @@
-// Every combination of settings; by hand, because it takes minutes:
+// Tests of every combination of settings. They are run by hand, because they take minutes:
 //   bazel test //tests/parity/sharded_ddp:full_parity_test
 #include "gtest/gtest.h"
 #include "tests/parity/sharded_ddp/case.h"

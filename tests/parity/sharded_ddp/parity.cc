@@ -16,27 +16,28 @@ namespace {
 
 constexpr int64_t kSteps = 6;
 
-// How far sharded_ddp may be from ddp after one step that both begin from the same state, so that
-// losses have the same bits.
+// The largest differences of sharded_ddp to ddp after one step. Both begin the step with the same
+// state, so losses have the same bits.
 struct Bounds {
-  // Of a parameter's moments: part of the largest element of the same moment of the same parameter.
-  // A gradient's error is part of the ranks' contributions to it, of which the largest is not far
-  // above the largest element of the sum.
+  // The error of a parameter's moment, as a part of the moment's largest element. A gradient's
+  // error is a part of the ranks' contributions. The largest contribution is not far above the
+  // largest element of the sum.
   double moments = 0;
-  // Of parameters under AdamW, which divides by sqrt(v) + eps: an error of a gradient near zero is
-  // blown up, by 1 / eps at most.
+  // The error of parameters under AdamW, which divides by sqrt(v) + eps. This division increases
+  // the error of a gradient near zero, at most by 1 / eps.
   double adamw_parameters = 0;
   double norm = 0;  // part of it
 };
 
-// Lion takes the sign of what may be zero but for rounding: twice the rate, whatever the error.
+// The error under Lion, twice the rate: the argument of its sign may be zero but for rounding.
 constexpr double kLionParameters = 2 * kLionRate;
 
-// The additions have another order: a few roundings, each 2^-24 (6e-8) of a partial sum.
+// Bounds for another order of additions: a few roundings, each 2^-24 (6e-8) of a partial sum.
 constexpr Bounds kOtherOrder = {.moments = 1e-6, .adamw_parameters = 1e-6, .norm = 1e-6};
 
-// Each contribution is rounded once, by 2^-9 of it at most; what is added up to a sum may be twice
-// as large as the sum. AdamW goes in whatever direction a gradient near zero has: twice the rate.
+// Bounds for rounding to bfloat16. Each contribution is rounded once, by at most 2^-9 of its value,
+// and the contributions may be twice as large as their sum. AdamW may step in either direction for
+// a gradient near zero: twice the rate.
 constexpr Bounds kRoundedToBfloat16 = {
     .moments = 0x1p-8, .adamw_parameters = 2 * kAdamWRate, .norm = 0x1p-8};
 
@@ -48,13 +49,15 @@ double Distance(const at::Tensor& a, const at::Tensor& b) { return Largest(a - b
 
 bool IsMoment(const std::string& name) { return name.rfind("step/", 0) != 0; }
 
-// What the optimizer keeps in `slot` of the parameter "param/NAME"; null where it has no such slot.
+// Returns the optimizer's tensor in `slot` of the parameter "param/NAME"; null if there is no such
+// slot.
 const at::Tensor* KeptOf(const State& state, const std::string& slot, const std::string& name) {
   const auto found = state.optimizer.find(slot + name.substr(name.find('/')));
   return found == state.optimizer.end() ? nullptr : &found->second;
 }
 
-// How far the parameter "param/NAME" may be off after a step. Which optimizer it is, its slots say.
+// Returns the largest error of the parameter "param/NAME" after a step. The slots show the
+// optimizer.
 double BoundOf(const State& state, const std::string& name, const Bounds& bounds) {
   if (KeptOf(state, "exp_avg_sq", name) != nullptr) return bounds.adamw_parameters;
   if (KeptOf(state, "exp_avg", name) != nullptr) return kLionParameters;
@@ -79,20 +82,20 @@ void ExpectEqual(const NamedTensors& found, const NamedTensors& expected,
 void ExpectNear(const State& found, const State& expected, const Bounds& bounds,
                 const std::string& where) {
   for (const auto& [name, tensor] : expected.parameters) {
-    // And the rounding of the parameter itself.
+    // The bound includes the rounding of the parameter itself.
     const double bound = BoundOf(expected, name, bounds) + 0x1p-23 * Largest(tensor);
     EXPECT_LE(Distance(found.parameters.at(name), tensor), bound) << where << ": " << name;
   }
   EXPECT_EQ(found.optimizer.size(), expected.optimizer.size()) << where;
   for (const auto& [name, tensor] : expected.optimizer) {
-    // exp_avg_sq has twice the error, being of squares.
+    // exp_avg_sq has twice the error, because it is a mean of squares.
     const double bound = IsMoment(name) ? 2 * bounds.moments * Largest(tensor) : 0;
     EXPECT_LE(Distance(found.optimizer.at(name), tensor), bound) << where << ": " << name;
   }
 }
 
-// Else this would test little: steps change all that is trained and used, clipping clips, and
-// float16 overflows once.
+// Checks that the comparison is meaningful: steps change all trained and used parameters, clipping
+// takes effect, and float16 overflows once.
 void ExpectTraining(const Case& one, const std::vector<StepRecord>& records) {
   int64_t changed = 0;
   for (const auto& [name, tensor] : records.back().after.parameters) {
@@ -115,7 +118,7 @@ void ExpectTraining(const Case& one, const std::vector<StepRecord>& records) {
   }
 }
 
-// No bounds: every bit is the same.
+// Compares the strategy with ddp. Without bounds, every bit must be the same.
 void Compare(const Case& one, const train::StrategyConfig& strategy,
              const std::optional<Bounds>& bounds) {
   const auto make = [&one] { return MakeWorkload(one.model); };

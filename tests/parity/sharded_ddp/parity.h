@@ -13,16 +13,16 @@ enum class Closeness {
   kRoundedToBfloat16,  // and gradients travel in bfloat16
 };
 
-// Trains a case with ddp and with `strategy`, and fails the running test where they are farther
-// apart after any step: in any bit, or by more than the bounds in parity.cc.
+// Trains a case with ddp and with `strategy`. Fails the running test if the results differ too much
+// after any step: in any bit, or by more than the bounds in parity.cc.
 void ExpectDdpOf(const Case& one, const train::StrategyConfig& strategy, Closeness closeness);
 
-// Trains a case with ddp and with sharded_ddp, and fails the running test where they differ after
-// any step: in any bit, or, where sharded_ddp reduces each micro-batch, by more than the bounds in
-// parity.cc.
+// Trains a case with ddp and with sharded_ddp. Fails the running test if the results differ in any
+// bit after any step. If sharded_ddp reduces each micro-batch, the bounds in parity.cc hold
+// instead.
 void ExpectParity(const Case& one);
 
-// The same where gradients travel in bfloat16.
+// The same comparison with gradients that are sent in bfloat16.
 void ExpectParityOfReductionInBfloat16(const Case& one);
 
 }  // namespace muster::parity

@@ -1,5 +1,5 @@
-// sharded_ddp against ddp: every pair of settings, and gradients that travel in bfloat16. The full
-// product of all settings (864 cases) is run by hand:
+// Tests of sharded_ddp against ddp: every pair of settings, and gradients that are sent in
+// bfloat16. The full product of all settings (864 cases) is run by hand:
 //     bazel test //tests/parity/sharded_ddp:full_parity_test
 #include "tests/parity/sharded_ddp/parity.h"
 
@@ -16,7 +16,7 @@ INSTANTIATE_TEST_SUITE_P(All, PairwiseParity, testing::ValuesIn(PairwiseCases())
 
 TEST_P(PairwiseParity, StateAfterEveryStepIsThatOfDdp) { ExpectParity(GetParam()); }
 
-// Optimizers that are not in the pairs.
+// Tests of optimizers that are not in the pairs.
 class OtherOptimizers : public testing::TestWithParam<Case> {};
 
 INSTANTIATE_TEST_SUITE_P(All, OtherOptimizers,

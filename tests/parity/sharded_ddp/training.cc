@@ -89,7 +89,8 @@ void ExpectAllHave(const NamedTensors& first, const NamedTensors& other, size_t 
   }
 }
 
-// What ranks hold in parts. one_holder: of each element, else all ranks.
+// Assembles tensors from the parts of the ranks. one_holder: one rank holds each element; otherwise
+// all ranks do.
 NamedTensors Assemble(const std::vector<RankState>& ranks,
                       std::vector<RankState::Part> RankState::* parts, bool one_holder) {
   NamedTensors wholes;
@@ -105,7 +106,7 @@ NamedTensors Assemble(const std::vector<RankState>& ranks,
       at::Tensor place = whole.view({-1}).narrow(0, part.begin, part.tensor.numel());
       at::Tensor held = count.narrow(0, part.begin, part.tensor.numel());
       const at::Tensor found = part.tensor.reshape({-1});
-      // Several pieces of a parameter have as many copies of its number of steps.
+      // Each piece of a parameter has a copy of the parameter's number of steps.
       if (part.tensor.numel() > 0 && held.data_ptr<float>()[0] > 0) {
         EXPECT_TRUE(Same(place.contiguous(), found)) << part.name << " differs on rank " << rank;
       }
@@ -320,7 +321,7 @@ checkpoint::State RankTraining::Live() const {
 std::vector<StepRecord> Train(const train::Job& job, const std::function<Workload()>& make,
                               int world_size, int64_t steps,
                               const std::vector<StepRecord>* follow) {
-  // Index s: after s steps; by rank.
+  // The states after s steps at index s, by rank.
   std::vector<std::vector<RankState>> states(steps + 1, std::vector<RankState>(world_size));
   std::vector<StepRecord> records(steps);
   for (StepRecord& record : records) record.loss_sums.resize(world_size);
@@ -336,7 +337,7 @@ std::vector<StepRecord> Train(const train::Job& job, const std::function<Workloa
         states[known][rank].shards = now.shards;
       }
     };
-    // Steps that were left out have changed none.
+    // Steps that were left out have changed no parameter.
     training.OnUpdate([&] { parameters_are_known(training.steps_done()); });
     for (int64_t step = 0; step < steps; ++step) {
       if (follow != nullptr && step > 0) {

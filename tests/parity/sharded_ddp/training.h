@@ -1,13 +1,12 @@
-// Training as the session does it, with the real strategies, optimizers and train::Stepper, ranks
-// as threads; and the whole state of all ranks after each step, put together from what each of them
-// holds.
+// Training as in the session, with the real strategies, optimizers and train::Stepper, and with
+// ranks as threads. The whole state after each step is put together from the parts of all ranks.
 //
-// LibTorch's autocast keeps its casts of weights for the whole process and drops them when any
-// thread's scope ends: with ranks as threads it would depend on chance whether a weight that is
-// used twice is cast once. So here the ranks' threads cast a weight anew at each use, which changes
-// no value and adds the gradients of the uses in float32, not in the lower precision. What training
-// does is compared with PyTorch in real processes by tests/parity/precision_test.py and
-// training_test.py.
+// LibTorch's autocast keeps its casts of weights for the whole process, and drops them when any
+// thread's scope ends. With ranks as threads, chance would decide whether a weight that is used
+// twice is cast once. So the ranks' threads cast a weight anew at each use. This changes no value,
+// and adds the gradients of the uses in float32, not in the lower precision. The tests
+// precision_test.py and training_test.py in tests/parity compare training in real processes with
+// PyTorch.
 #ifndef MUSTER_TESTS_PARITY_SHARDED_DDP_TRAINING_H_
 #define MUSTER_TESTS_PARITY_SHARDED_DDP_TRAINING_H_
 
@@ -37,21 +36,21 @@ inline constexpr double kAdamWRate = 1e-3;
 inline constexpr double kSgdRate = 0.05;
 inline constexpr double kLionRate = 1e-3;
 inline constexpr double kAdadeltaRate = 1;
-// Below the norms of most gradients here.
+// A limit below the norms of most gradients here.
 inline constexpr double kMaxNorm = 0.2;
 
-// The job of a case with the strategy `strategy`. In float16 the first step overflows, for the loss
-// scale is too high, and the scale grows again within six steps.
+// Returns the job of a case with the strategy `strategy`. In float16 the first step overflows
+// because the loss scale is too high, and the scale grows again within six steps.
 train::Job JobOf(const Case& one, const train::StrategyConfig& strategy);
-// Buckets so small that there are several, and weights that lie in the slices of more than one
-// rank.
+// Returns ddp with small buckets: there are several, and some weights lie in the slices of more
+// than one rank.
 train::StrategyConfig Ddp();
 train::StrategyConfig ShardedDdp(ReduceEvery reduce_every, bool reduce_in_bfloat16 = false);
 
-// "exp_avg/transformer.wte.weight" -> the whole tensor.
+// The whole tensors by name, for example "exp_avg/transformer.wte.weight".
 using NamedTensors = std::map<std::string, at::Tensor>;
 
-// What one rank holds, copied.
+// A copy of the state that one rank holds.
 struct RankState {
   NamedTensors parameters;  // whole; none where ranks hold shards
   NamedTensors others;      // buffers and the loss scaler, whole
@@ -72,27 +71,30 @@ struct State {
   NamedTensors optimizer;
 };
 
-// Fails the running test where ranks differ in what they all hold, or where an element of a shard
-// is not held by one rank, or one of the optimizer's state not by one (`sharded`) or by every rank
-// alike.
+// Puts the states of all ranks together. Fails the running test in these cases:
+// - ranks differ in a tensor that all of them hold;
+// - an element of a shard is not held by exactly one rank;
+// - an element of the optimizer's state is not held by exactly one rank (`sharded`), or not by all
+//   ranks with the same value (not `sharded`).
 State PutTogether(const std::vector<RankState>& ranks, bool sharded);
 
 // One rank's training. Its thread makes, uses and destroys it.
 class RankTraining {
  public:
-  // Fails the running test, and ok() is false, where something cannot be made.
+  // Fails the running test, and makes ok() false, if something cannot be made.
   RankTraining(const train::Job& job, Workload workload, comm::Communicator* communicator);
   bool ok() const { return stepper_.has_value(); }
 
-  // Runs in each step right before the optimizer changes anything: all parameters are there.
+  // Sets a callback that runs in each step right before the optimizer changes anything. All
+  // parameters are there then.
   void OnUpdate(std::function<void()> callback) { on_update_ = std::move(callback); }
 
   absl::StatusOr<train::StepResult> Step();
 
-  // The parameters may be read: after AwaitParameters, in a callback of OnUpdate, or after a step
-  // that was left out.
+  // Copies the state. Parameters may be copied after AwaitParameters, in a callback of OnUpdate, or
+  // after a step that was left out.
   RankState Copy(bool with_parameters) const;
-  // After AwaitParameters. What is not in `state` stays.
+  // Takes over `state`. Called after AwaitParameters. Tensors that are not in `state` stay.
   void Become(const State& state);
 
   parallel::Strategy& strategy() { return *strategy_; }
@@ -133,9 +135,9 @@ struct StepRecord {
   State after;
 };
 
-// Steps of a job from its beginning. Parameters are read as late as training itself reads them,
-// when the next update is about to change them, so that a forward that does not wait for them is
-// noticed. `follow`: each step begins from the state that the same step of `follow` began from.
+// Trains a job from its beginning, and returns its steps. Parameters are read right before the next
+// update changes them, so that a forward that does not wait for its parameters is noticed.
+// `follow`: each step begins with the state with which the same step of `follow` began.
 std::vector<StepRecord> Train(const train::Job& job, const std::function<Workload()>& make,
                               int world_size, int64_t steps,
                               const std::vector<StepRecord>* follow = nullptr);

@@ -27,7 +27,7 @@ using models::ForwardContext;
 using models::Unit;
 
 constexpr uint64_t kSeed = 5;
-// No multiple of a global batch: epochs end within the steps.
+// The number of samples: no multiple of a global batch, so that epochs end within the steps.
 constexpr int64_t kSamples = 59;
 
 class TableDataset : public data::Dataset {
@@ -68,7 +68,7 @@ Tensor Fresh(const std::string& name, const std::vector<int64_t>& shape) {
   return models::NormalInit(kSeed, name, shape, 0.4);
 }
 
-// A frozen and an integer parameter, and buffers.
+// A unit with a frozen and an integer parameter, and with buffers.
 class Entry : public Unit {
  public:
   Entry() : Unit("entry") {
@@ -95,7 +95,7 @@ class Entry : public Unit {
   }
 };
 
-// One weight at two places.
+// A unit that uses one weight at two places.
 class Pair : public Unit {
  public:
   Pair() : Unit("pair") {

@@ -1,4 +1,4 @@
-// What the parity tests train: models with their data, small, the same in every run.
+// Models and data for the parity tests: small, and the same in every run.
 #ifndef MUSTER_TESTS_PARITY_SHARDED_DDP_WORKLOAD_H_
 #define MUSTER_TESTS_PARITY_SHARDED_DDP_WORKLOAD_H_
 
@@ -13,7 +13,7 @@ namespace muster::parity {
 
 struct WorkloadOptions {
   double dropout = 0.1;  // of kGpt2
-  // Of the last layer of kMixed. Checkpoints do not hold float64.
+  // The type of the last layer of kMixed. Checkpoints do not hold float64.
   at::ScalarType head = at::kDouble;
 };
 
@@ -22,10 +22,11 @@ struct Workload {
   std::unique_ptr<data::Dataset> dataset;
 };
 
-// kGpt2, kLlama, kConvnet: as of a job file; the last has BatchNorm's buffers. kMixed has all that
-// parameters can be: of odd sizes, frozen, int64, float64, empty, never used, used by some ranks in
-// some micro-batches only, and shared: used at two places of a unit that is called twice; and a
-// float32 and an int64 buffer.
+// Makes a model with its data:
+// - kGpt2, kLlama and kConvnet are as in a job file. kConvnet has BatchNorm's buffers.
+// - kMixed has every kind of parameter: of odd sizes, frozen, int64, float64, empty, never used, or
+//   used only by some ranks in some micro-batches. A shared parameter is used at two places of a
+//   unit that is called twice. There are a float32 and an int64 buffer.
 Workload MakeWorkload(ModelKind kind, const WorkloadOptions& options = {});
 
 }  // namespace muster::parity

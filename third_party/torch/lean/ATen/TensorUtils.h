@@ -1,4 +1,4 @@
-// In place of LibTorch's header of this name: see third_party/torch/libtorch.BUILD.
+// A replacement for LibTorch's header of this name: see third_party/torch/libtorch.BUILD.
 #pragma once
 
 #ifdef MUSTER_WHOLE_ATEN
