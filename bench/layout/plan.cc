@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/layout/placement.h"
+#include "common/sharding/placement.h"
 #include "worker/layout/groups.h"
 
 namespace muster::layout {
@@ -40,7 +40,7 @@ struct Times {
   double total() const { return sharded + complete + sharded_after + redistribute; }
 };
 
-size_t CountRanges(const Placement& placement) {
+size_t CountRanges(const sharding::Placement& placement) {
   size_t count = 0;
   for (const auto& ranges : placement.holders) count += ranges.size();
   return count;
@@ -55,13 +55,13 @@ void Measure(const std::string& what, const std::vector<ParameterSpec>& specs,
   for (int run = 0; run < kRuns; ++run) {
     Times times;
     Stopwatch watch;
-    const Placement from = Sharded(before, specs, kRanks);
+    const sharding::Placement from = Sharded(before, specs, kRanks);
     times.sharded = watch.Lap();
-    const absl::Status complete = CheckComplete(from);
+    const absl::Status complete = sharding::CheckComplete(from);
     times.complete = watch.Lap();
-    const Placement to = Sharded(after, specs, kRanksAfter);
+    const sharding::Placement to = Sharded(after, specs, kRanksAfter);
     times.sharded_after = watch.Lap();
-    const auto plan = Redistribute(from, to);
+    const auto plan = sharding::Redistribute(from, to);
     times.redistribute = watch.Lap();
     if (!complete.ok() || !plan.ok()) {
       std::fprintf(stderr, "the plan is wrong\n");

@@ -11,17 +11,17 @@
 #include "common/files/files.h"
 #include "common/files/hash.h"
 #include "common/files/hashing_writer.h"
-#include "common/layout/placement.h"
 #include "common/manifest/tensor_reader.h"
 #include "common/safetensors/safetensors.h"
+#include "common/sharding/placement.h"
 #include "common/status/status.h"
 
 namespace muster::checkpoints {
 namespace {
 
-using layout::Range;
 using manifest::StoredTensor;
 using manifest::TensorReader;
+using sharding::Range;
 
 // The number of elements of a small tensor. Small tensors come first, as in a worker's checkpoints
 // (docs/checkpoint-format.md).
@@ -32,7 +32,7 @@ constexpr int64_t kAlignment = 16;
 std::vector<std::vector<Range>> Divide(const std::vector<StoredTensor>& tensors, int files) {
   std::vector<int64_t> elements;
   for (const StoredTensor& tensor : tensors) elements.push_back(tensor.elements);
-  auto parts = layout::CutEvenly(elements, files, kAlignment).holders;
+  auto parts = sharding::CutEvenly(elements, files, kAlignment).holders;
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (elements[i] == 0) parts[0].push_back({.parameter = static_cast<int64_t>(i)});
   }

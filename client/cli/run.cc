@@ -35,9 +35,9 @@ struct RunOptions : CommonOptions, JobFileOptions {
     if (slots > 0) return "--slots";
     return from_scratch ? "--from-scratch" : nullptr;
   }
-  Wish wish() const {
-    if (another_job) return Wish::kAnotherJob;
-    return next_attempt ? Wish::kNextAttempt : Wish::kGoOn;
+  RerunMode mode() const {
+    if (another_job) return RerunMode::kAnotherJob;
+    return next_attempt ? RerunMode::kNextAttempt : RerunMode::kGoOn;
   }
 };
 
@@ -240,9 +240,8 @@ class Run {
     const bool own = coordinator_ != nullptr;
     while (own && !options_.state.empty()) {
       ASSIGN_OR_RETURN(const v1::ListJobsResponse list, client->List());
-      const SameCommand same =
-          Decide({list.jobs().begin(), list.jobs().end()}, options_.Path(),
-                 file_.spec, options_.wish(), options_.settings);
+      const SameCommand same = Decide({list.jobs().begin(), list.jobs().end()}, options_.Path(),
+                                      file_.spec, options_.mode(), options_.settings);
       if (same.what == SameCommand::What::kSubmit) break;
       if (same.what == SameCommand::What::kFailed || same.what == SameCommand::What::kRefuse) {
         return Refuse(same);

@@ -111,7 +111,7 @@ SameCommand Changed(const v1::Job& job, const std::string& changes) {
 }
 
 SameCommand DecideUnfinished(const v1::Job& job, const std::string& job_file,
-                             const v1::JobSpec& spec, Wish wish) {
+                             const v1::JobSpec& spec, RerunMode mode) {
   const std::string changes = Text(ChangesOf(job, spec, {}));
   if (!changes.empty() && !IsOf(job, job_file)) {
     return {What::kRefuse, job, {},
@@ -122,7 +122,7 @@ SameCommand DecideUnfinished(const v1::Job& job, const std::string& job_file,
   if (job.state() == v1::Job::STOPPING) {
     return {What::kAwaitEnd, job, {}, absl::StrCat("job ", job.id(), " is being stopped")};
   }
-  if (wish == Wish::kAnotherJob) {
+  if (mode == RerunMode::kAnotherJob) {
     return {What::kStop, job, {}, absl::StrCat("job ", job.id(), " is stopped, because of --new")};
   }
   if (!changes.empty()) return Changed(job, changes);
@@ -133,27 +133,27 @@ SameCommand DecideUnfinished(const v1::Job& job, const std::string& job_file,
 }  // namespace
 
 SameCommand Decide(const std::vector<v1::Job>& jobs, const std::string& job_file,
-                   const v1::JobSpec& spec, Wish wish,
+                   const v1::JobSpec& spec, RerunMode mode,
                    const std::vector<std::string>& settings) {
   for (const v1::Job& job : jobs) {
-    if (!client::HasEnded(job.state())) return DecideUnfinished(job, job_file, spec, wish);
+    if (!client::HasEnded(job.state())) return DecideUnfinished(job, job_file, spec, mode);
   }
   const auto newest = std::find_if(jobs.begin(), jobs.end(),
                                    [&](const v1::Job& job) { return IsOf(job, job_file); });
-  if (wish == Wish::kAnotherJob) return {};
+  if (mode == RerunMode::kAnotherJob) return {};
   if (newest == jobs.end()) {
-    if (wish != Wish::kNextAttempt) return {};
+    if (mode != RerunMode::kNextAttempt) return {};
     return {What::kRefuse, {}, {}, "--retry: the state directory holds no job of this job file"};
   }
   if (newest->state() == v1::Job::SUCCEEDED) {
-    if (wish != Wish::kNextAttempt) return {};
+    if (mode != RerunMode::kNextAttempt) return {};
     return {What::kRefuse, *newest, {},
             absl::StrCat("--retry: ", Name(*newest), " SUCCEEDED: there is nothing left to do")};
   }
   const bool out_of_time = newest->reason() == "TIME_LIMIT";
-  if (newest->state() == v1::Job::CANCELLED && wish != Wish::kNextAttempt) return {};
+  if (newest->state() == v1::Job::CANCELLED && mode != RerunMode::kNextAttempt) return {};
   const std::vector<jobspec::Change> changes = ChangesOf(*newest, spec, settings);
-  if (wish == Wish::kNextAttempt || out_of_time) {
+  if (mode == RerunMode::kNextAttempt || out_of_time) {
     const std::vector<std::string> may_change = AsSettings(*newest, spec, changes);
     if (may_change.size() != changes.size()) return Changed(*newest, Text(changes));
     return {What::kNextAttempt, *newest, may_change,

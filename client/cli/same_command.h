@@ -13,7 +13,7 @@
 namespace muster::cli {
 
 // The user's request besides the job file.
-enum class Wish {
+enum class RerunMode {
   kGoOn,
   // --new: another job.
   kAnotherJob,
@@ -52,7 +52,7 @@ struct SameCommand {
 // - `spec`: the job as in the file, without defaults and with the values of --set.
 // - `settings`: the values of --set.
 SameCommand Decide(const std::vector<v1::Job>& jobs, const std::string& job_file,
-                   const v1::JobSpec& spec, Wish wish,
+                   const v1::JobSpec& spec, RerunMode mode,
                    const std::vector<std::string>& settings = {});
 
 // The path of the newest complete checkpoint in a job's own folder. Empty: there is none, or the

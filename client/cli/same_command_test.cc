@@ -30,9 +30,9 @@ v1::Job JobOf(const std::string& id, v1::Job::State state, const std::string& fi
   return job;
 }
 
-SameCommand Decided(const std::vector<v1::Job>& jobs, Wish wish = Wish::kGoOn,
+SameCommand Decided(const std::vector<v1::Job>& jobs, RerunMode mode = RerunMode::kGoOn,
                     const std::string& file = "/job.yaml") {
-  return Decide(jobs, file, Spec(), wish);
+  return Decide(jobs, file, Spec(), mode);
 }
 
 TEST(SameCommand, AJobThatHasNotEndedGoesOn) {
@@ -44,10 +44,10 @@ TEST(SameCommand, AJobThatHasNotEndedGoesOn) {
   }
   // A job from standard input, or from before this file was moved.
   EXPECT_EQ(Decided({JobOf("a", v1::Job::RUNNING, "")}).what, What::kFollow);
-  EXPECT_EQ(Decided({JobOf("a", v1::Job::RUNNING)}, Wish::kGoOn, "/other.yaml").what,
+  EXPECT_EQ(Decided({JobOf("a", v1::Job::RUNNING)}, RerunMode::kGoOn, "/other.yaml").what,
             What::kFollow);
   EXPECT_EQ(Decided({JobOf("a", v1::Job::STOPPING)}).what, What::kAwaitEnd);
-  EXPECT_EQ(Decided({JobOf("a", v1::Job::RUNNING)}, Wish::kAnotherJob).what, What::kStop);
+  EXPECT_EQ(Decided({JobOf("a", v1::Job::RUNNING)}, RerunMode::kAnotherJob).what, What::kStop);
 }
 
 TEST(SameCommand, AChangedFileIsRefusedWithTheSettingAndBothValues) {
@@ -74,7 +74,7 @@ TEST(SameCommand, TheNextAttemptGetsTheChangesOfTheFileThatItMayHave) {
   EXPECT_THAT(same.why, HasSubstr(", with optimizer.sgd.lr: 0.5 -> 0.1"));
   v1::JobSpec file = Spec(0.5);
   file.mutable_export_()->set_path("/a b/\"w\".safetensors");
-  EXPECT_THAT(Decide({late}, "/job.yaml", file, Wish::kGoOn).settings,
+  EXPECT_THAT(Decide({late}, "/job.yaml", file, RerunMode::kGoOn).settings,
               testing::Contains("export.path=\"/a b/\\\"w\\\".safetensors\""));
 }
 
@@ -88,9 +88,9 @@ TEST(SameCommand, WhatAJobHasFromACheckpointIsNoChange) {
   file.mutable_start()->set_checkpoint("other@4");
   file.mutable_start()->set_what(v1::StartSpec::EVERYTHING);
   file.add_stages()->mutable_fit()->set_steps(9);
-  EXPECT_EQ(Decide({job}, "/job.yaml", file, Wish::kGoOn).what, What::kFollow);
+  EXPECT_EQ(Decide({job}, "/job.yaml", file, RerunMode::kGoOn).what, What::kFollow);
   file.set_seed(8);
-  EXPECT_THAT(Decide({job}, "/job.yaml", file, Wish::kGoOn).why, HasSubstr("seed: 7 -> 8"));
+  EXPECT_THAT(Decide({job}, "/job.yaml", file, RerunMode::kGoOn).why, HasSubstr("seed: 7 -> 8"));
 }
 
 TEST(SameCommand, WhatARetryHasChangedIsNoChangeOfTheFile) {
@@ -104,14 +104,14 @@ TEST(SameCommand, WhatARetryHasChangedIsNoChangeOfTheFile) {
 TEST(SameCommand, TheNextAttemptMayGetTheValuesOfSet) {
   const v1::Job job = JobOf("a", v1::Job::FAILED, "/job.yaml", 0.5);
   const std::vector<std::string> settings = {"optimizer.sgd.lr=0.1"};
-  EXPECT_THAT(Decide({job}, "/job.yaml", Spec(), Wish::kNextAttempt, settings).settings,
+  EXPECT_THAT(Decide({job}, "/job.yaml", Spec(), RerunMode::kNextAttempt, settings).settings,
               ElementsAre("optimizer.sgd.lr=0.1"));
   // A value of an earlier retry may be set again.
   v1::Job again = job;
   again.add_setting_changes()->set_path("optimizer.sgd.lr");
-  EXPECT_THAT(Decide({again}, "/job.yaml", Spec(), Wish::kNextAttempt).settings,
+  EXPECT_THAT(Decide({again}, "/job.yaml", Spec(), RerunMode::kNextAttempt).settings,
               testing::IsEmpty());
-  EXPECT_THAT(Decide({again}, "/job.yaml", Spec(), Wish::kNextAttempt, settings).settings,
+  EXPECT_THAT(Decide({again}, "/job.yaml", Spec(), RerunMode::kNextAttempt, settings).settings,
               ElementsAre("optimizer.sgd.lr=0.1"));
 }
 
@@ -120,19 +120,20 @@ TEST(SameCommand, OneThatHasEndedIsFollowedByAnotherUnlessItFailed) {
   EXPECT_EQ(Decided({JobOf("a", v1::Job::SUCCEEDED)}).what, What::kSubmit);
   EXPECT_EQ(Decided({JobOf("a", v1::Job::CANCELLED)}).what, What::kSubmit);
   EXPECT_EQ(Decided({JobOf("a", v1::Job::FAILED, "/other.yaml")}).what, What::kSubmit);
-  EXPECT_EQ(Decided({JobOf("a", v1::Job::FAILED)}, Wish::kGoOn, "").what, What::kSubmit);
+  EXPECT_EQ(Decided({JobOf("a", v1::Job::FAILED)}, RerunMode::kGoOn, "").what, What::kSubmit);
   EXPECT_EQ(Decided({JobOf("b", v1::Job::SUCCEEDED), JobOf("a", v1::Job::FAILED)}).what,
             What::kSubmit)
       << "the newest counts";
   const SameCommand failed = Decided({JobOf("a", v1::Job::FAILED, "/job.yaml", 0.5)});
   EXPECT_EQ(failed.what, What::kFailed);
   EXPECT_THAT(failed.why, HasSubstr("changed since: optimizer.sgd.lr: 0.5 -> 0.1"));
-  EXPECT_EQ(Decided({JobOf("a", v1::Job::FAILED)}, Wish::kAnotherJob).what, What::kSubmit);
-  EXPECT_EQ(Decided({JobOf("a", v1::Job::FAILED)}, Wish::kNextAttempt).what, What::kNextAttempt);
-  EXPECT_EQ(Decided({JobOf("a", v1::Job::CANCELLED)}, Wish::kNextAttempt).what,
+  EXPECT_EQ(Decided({JobOf("a", v1::Job::FAILED)}, RerunMode::kAnotherJob).what, What::kSubmit);
+  EXPECT_EQ(Decided({JobOf("a", v1::Job::FAILED)}, RerunMode::kNextAttempt).what,
             What::kNextAttempt);
-  EXPECT_EQ(Decided({JobOf("a", v1::Job::SUCCEEDED)}, Wish::kNextAttempt).what, What::kRefuse);
-  EXPECT_EQ(Decided({}, Wish::kNextAttempt).what, What::kRefuse);
+  EXPECT_EQ(Decided({JobOf("a", v1::Job::CANCELLED)}, RerunMode::kNextAttempt).what,
+            What::kNextAttempt);
+  EXPECT_EQ(Decided({JobOf("a", v1::Job::SUCCEEDED)}, RerunMode::kNextAttempt).what, What::kRefuse);
+  EXPECT_EQ(Decided({}, RerunMode::kNextAttempt).what, What::kRefuse);
 }
 
 TEST(SameCommand, OneThatRanOutOfTimeBeginsItsNextAttempt) {

@@ -11,14 +11,14 @@ std::pair<size_t, int64_t> PlaceOf(const std::set<int64_t>& ids) {
 
 }  // namespace
 
-void Crowd::Add(const std::string& peer, int64_t id) {
+void ConnectionsByPeer::Add(const std::string& peer, int64_t id) {
   std::set<int64_t>& ids = ids_[peer];
   if (!ids.empty()) order_.erase(PlaceOf(ids));
   ids.insert(id);
   order_.insert(PlaceOf(ids));
 }
 
-void Crowd::Remove(const std::string& peer, int64_t id) {
+void ConnectionsByPeer::Remove(const std::string& peer, int64_t id) {
   const auto found = ids_.find(peer);
   if (found == ids_.end()) return;
   std::set<int64_t>& ids = found->second;
@@ -31,13 +31,13 @@ void Crowd::Remove(const std::string& peer, int64_t id) {
   }
 }
 
-std::optional<int64_t> Crowd::OldestOf(const std::string& peer) const {
+std::optional<int64_t> ConnectionsByPeer::OldestOf(const std::string& peer) const {
   const auto found = ids_.find(peer);
   if (found == ids_.end()) return std::nullopt;
   return *found->second.begin();
 }
 
-std::optional<int64_t> Crowd::OldestOfTheMost() const {
+std::optional<int64_t> ConnectionsByPeer::OldestOfTheMost() const {
   if (order_.empty()) return std::nullopt;
   return -order_.rbegin()->second;
 }
@@ -58,9 +58,9 @@ ConnectionLimits ConnectionLimits::For(size_t open_files) {
 std::optional<Connections::Id> Connections::Arrived(Id id, Transport transport,
                                                     const std::string& peer, absl::Time now) {
   silent_.emplace(id, Silent{now, transport, peer});
-  silent_crowd_.Add(peer, id);
+  silent_by_peer_.Add(peer, id);
   if (silent_.size() <= limits_.silent) return std::nullopt;
-  const auto oldest = silent_crowd_.OldestOfTheMost();
+  const auto oldest = silent_by_peer_.OldestOfTheMost();
   if (oldest.has_value()) ForgetSilent(*oldest);
   return oldest;
 }
@@ -113,7 +113,7 @@ absl::Time Connections::NextOverdue() const {
 void Connections::ForgetSilent(Id id) {
   const auto found = silent_.find(id);
   if (found == silent_.end()) return;
-  silent_crowd_.Remove(found->second.peer, id);
+  silent_by_peer_.Remove(found->second.peer, id);
   silent_.erase(found);
 }
 

@@ -36,7 +36,7 @@
 namespace muster {
 
 // The connections of one kind by peer, to find the peer with the most.
-class Crowd {
+class ConnectionsByPeer {
  public:
   // Adds a connection. Ids grow with time.
   void Add(const std::string& peer, int64_t id);
@@ -113,7 +113,7 @@ class Connections {
   struct Group {
     absl::flat_hash_map<std::string, size_t> of_peer;
     size_t all = 0;
-    Crowd on_trial;
+    ConnectionsByPeer on_trial;
   };
 
   Group& GroupOf(Transport transport) { return groups_[static_cast<size_t>(transport)]; }
@@ -123,7 +123,7 @@ class Connections {
 
   const ConnectionLimits limits_;
   std::map<Id, Silent> silent_;
-  Crowd silent_crowd_;
+  ConnectionsByPeer silent_by_peer_;
   absl::flat_hash_map<Id, Spoken> spoken_;
   std::set<std::pair<absl::Time, Id>> trials_;  // by the end of the trial
   std::array<Group, 2> groups_;

@@ -24,11 +24,11 @@ TEST(AgentName, ARestartedAgentHasItsNameAtOnceAndAnotherOneIsRefusedAndEvictsNo
   const absl::Status taken = world.Attach(2, Known("other", "x1"));
   EXPECT_EQ(RefusalReason(taken), "NODE_NAME_TAKEN");
   EXPECT_TRUE(absl::IsAlreadyExists(taken));
-  EXPECT_EQ(world.cluster().membership().agents().Find("a")->session, 1);
+  EXPECT_EQ(world.cluster().membership().agents().Find("a")->stream, 1);
   EXPECT_EQ(world.job("job").generation, 1);
   // The agent's process was killed; its stream may not have broken yet.
   ASSERT_TRUE(world.Attach(3, Known("id", "i2")).ok());
-  EXPECT_EQ(world.cluster().membership().agents().Find("a")->session, 3);
+  EXPECT_EQ(world.cluster().membership().agents().Find("a")->stream, 3);
   EXPECT_EQ(world.job("job").generation, 2);
   EXPECT_EQ(world.job("job").restarts, 0);
   world.cluster().Detached(3, world.now());
@@ -51,7 +51,7 @@ TEST(AgentName, AnAgentWithoutAnIdDoesNotEvictOneThatHasAnId) {
   World world;
   ASSERT_TRUE(world.Attach(1, Known("id", "i1")).ok());
   EXPECT_EQ(RefusalReason(world.Attach(2, Hello("a", 1, "old"))), "NODE_NAME_TAKEN");
-  EXPECT_EQ(world.cluster().membership().agents().Find("a")->session, 1);
+  EXPECT_EQ(world.cluster().membership().agents().Find("a")->stream, 1);
   world.Restart();
   EXPECT_EQ(RefusalReason(world.Attach(3, Hello("a", 1, "old"))), "NODE_NAME_TAKEN");
   world.Pass(12);  // the lease is over

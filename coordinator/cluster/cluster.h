@@ -7,8 +7,8 @@
 //
 // The caller does three things after an event. It takes the changes with TakeBatch(), commits them,
 // and carries out TakeEffects() after the commit has succeeded. Until the commit, the object is
-// ahead of the store. During this time only AgentHeard, WorkerBeat and Handle(WasAway) may be
-// called, because they change nothing durable that others act on. A new object made from the
+// ahead of the store. During this time only AgentHeard, WorkerBeat and Handle(CoordinatorPaused)
+// may be called, because they change nothing durable that others act on. A new object made from the
 // store's Image continues from the committed state.
 #ifndef MUSTER_COORDINATOR_CLUSTER_CLUSTER_H_
 #define MUSTER_COORDINATOR_CLUSTER_CLUSTER_H_
@@ -25,10 +25,10 @@
 #include "absl/time/time.h"
 #include "coordinator/cluster/effect.h"
 #include "coordinator/cluster/event.h"
+#include "coordinator/cluster/handlers/handler_context.h"
 #include "coordinator/cluster/handlers/handlers.h"
 #include "coordinator/cluster/handlers/overview.h"
-#include "coordinator/cluster/handlers/turn.h"
-#include "coordinator/cluster/parts/parts.h"
+#include "coordinator/cluster/state/cluster_state.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/membership/membership.h"
 #include "coordinator/store/store.h"
@@ -100,38 +100,38 @@ class Cluster {
   //
   // Reports about processes that cannot be on the agent's node are ignored, and logged once for
   // each stream. They are acknowledged nevertheless.
-  absl::Status AttachAgent(PeerStreamId session, const AgentHello& hello, absl::Time now) {
-    return cluster::AttachAgent(At(now), session, hello);
+  absl::Status AttachAgent(PeerStreamId stream, const AgentHello& hello, absl::Time now) {
+    return cluster::AttachAgent(At(now), stream, hello);
   }
   // Handles a heartbeat. A heartbeat only renews the lease: a change of slots or processes is an
   // AgentWord. True if the lease was renewed; then the caller acknowledges the heartbeat.
-  bool AgentHeard(PeerStreamId session, absl::Time now) {
-    return cluster::AgentHeard(At(now), session);
+  bool AgentHeard(PeerStreamId stream, absl::Time now) {
+    return cluster::AgentHeard(At(now), stream);
   }
-  void Handle(PeerStreamId session, const AgentWord& word, absl::Time now) {
-    std::visit([&](const auto& one) { cluster::Handle(At(now), session, one); }, word);
+  void Handle(PeerStreamId stream, const AgentWord& word, absl::Time now) {
+    std::visit([&](const auto& one) { cluster::Handle(At(now), stream, one); }, word);
   }
 
   // ---- Workers. After an error the caller ends the stream with this error.
-  absl::Status AttachWorker(PeerStreamId session, const WorkerHello& hello, absl::Time now) {
-    return cluster::AttachWorker(At(now), session, hello);
+  absl::Status AttachWorker(PeerStreamId stream, const WorkerHello& hello, absl::Time now) {
+    return cluster::AttachWorker(At(now), stream, hello);
   }
   // True if the lease was renewed; then the caller acknowledges the heartbeat.
-  bool WorkerBeat(PeerStreamId session, const Heartbeat& heartbeat, absl::Time now) {
-    return cluster::WorkerBeat(At(now), session, heartbeat);
+  bool WorkerBeat(PeerStreamId stream, const Heartbeat& heartbeat, absl::Time now) {
+    return cluster::WorkerBeat(At(now), stream, heartbeat);
   }
   // Applies a report. A missing sequence number before it shows that the database was restored:
   // then the generation ends.
-  absl::Status WorkerReported(PeerStreamId session, const Report& report, absl::Time now) {
-    return cluster::WorkerReported(At(now), session, report);
+  absl::Status WorkerReported(PeerStreamId stream, const Report& report, absl::Time now) {
+    return cluster::WorkerReported(At(now), stream, report);
   }
 
   // ---- Streams that end, webhooks, and musterd itself.
   // Handles the end of an agent's or a worker's stream. Unknown streams are ignored.
-  void Detached(PeerStreamId session, absl::Time now) { cluster::Detached(At(now), session); }
-  // Removes webhook messages (Deliver) that receivers have accepted or that were given up.
+  void Detached(PeerStreamId stream, absl::Time now) { cluster::Detached(At(now), stream); }
+  // Removes webhook messages (SendWebhook) that receivers have accepted or that were given up.
   void Settled(const std::vector<uint64_t>& numbers) {
-    for (const uint64_t number : numbers) turn_.outbox.Settle(number);
+    for (const uint64_t number : numbers) context_.outbox.Settle(number);
   }
   void Handle(const DaemonEvent& event, absl::Time now) {
     std::visit([&](const auto& one) { cluster::Handle(At(now), one); }, event);
@@ -139,23 +139,23 @@ class Cluster {
 
   // ---- The results of events.
   store::Batch TakeBatch();
-  std::vector<Effect> TakeEffects() { return std::exchange(turn_.effects, {}); }
+  std::vector<Effect> TakeEffects() { return std::exchange(context_.effects, {}); }
 
   // ---- Looking. Null if the job is not known.
-  const jobs::Job* Find(const std::string& job_id) const { return turn_.jobs.Find(job_id); }
+  const jobs::Job* Find(const std::string& job_id) const { return context_.jobs.Find(job_id); }
   // The ids of all jobs, by number.
-  const std::map<uint64_t, std::string>& submitted() const { return turn_.jobs.submitted(); }
-  const membership::Membership& membership() const { return turn_.membership; }
-  Overview overview() const { return Overview(&turn_); }
+  const std::map<uint64_t, std::string>& submitted() const { return context_.jobs.submitted(); }
+  const membership::Membership& membership() const { return context_.membership; }
+  Overview overview() const { return Overview(&context_); }
 
  private:
-  Turn& At(absl::Time now) {
-    turn_.now = now;
-    return turn_;
+  HandlerContext& At(absl::Time now) {
+    context_.now = now;
+    return context_;
   }
 
   // The whole state, and the current event.
-  Turn turn_;
+  HandlerContext context_;
   // The batch that PlantedFault::kLatePersist holds back.
   store::Batch late_batch_;
 };

@@ -113,7 +113,7 @@ TEST(Cluster, ARankThatHasHadNoInputForLongIsToldOfOnce) {
   const auto told = [&] {
     int count = 0;
     for (const Effect& effect : world.effects) {
-      const auto* say = std::get_if<Say>(&effect);
+      const auto* say = std::get_if<LogMessage>(&effect);
       count += say != nullptr && say->text == "job 'job': rank 1 has had no input since step 3";
     }
     return count;

@@ -156,7 +156,7 @@ TEST(Deletion, TheLogNamesWhoDeletedAJobAndWhoCancelledAnOperation) {
   World world;
   const auto said = [&](const std::string& text) {
     return std::any_of(world.effects.begin(), world.effects.end(), [&](const Effect& effect) {
-      const auto* say = std::get_if<Say>(&effect);
+      const auto* say = std::get_if<LogMessage>(&effect);
       return say != nullptr && say->text == text;
     });
   };

@@ -113,15 +113,15 @@ using WorkerOrder = std::variant<WelcomeWorker, jobs::Rendezvous, commands::Deli
 
 // ---- Effects.
 struct SendToAgent {
-  PeerStreamId session = 0;
+  PeerStreamId stream = 0;
   AgentOrder order;
 };
 struct SendToWorker {
-  PeerStreamId session = 0;
+  PeerStreamId stream = 0;
   WorkerOrder order;
 };
 struct CloseStream {
-  PeerStreamId session = 0;
+  PeerStreamId stream = 0;
   absl::Status why;
 };
 // Tells the streams that follow the job.
@@ -139,20 +139,20 @@ struct LogsChanged {
   std::string job;
 };
 // A line for the daemon's own log.
-struct Say {
+struct LogMessage {
   std::string text;
 };
 // A message for the receiver of a webhook.
-struct Deliver {
+struct SendWebhook {
   store::DeliveryRow message;
 };
 // Stops the sending of this message.
-struct Withdraw {
+struct WithdrawWebhook {
   std::string receiver;
   uint64_t number = 0;
 };
 using Effect = std::variant<SendToAgent, SendToWorker, CloseStream, JobChanged, JobDeleted,
-                            StepsChanged, LogsChanged, Say, Deliver, Withdraw>;
+                            StepsChanged, LogsChanged, LogMessage, SendWebhook, WithdrawWebhook>;
 
 }  // namespace muster::cluster
 

@@ -252,7 +252,7 @@ struct CheckpointBad {
   std::string reason;
 };
 struct CheckpointsFound {
-  struct One {
+  struct Checkpoint {
     uint64_t step = 0;
     uint64_t generation = 0;
     std::string path;
@@ -260,7 +260,7 @@ struct CheckpointsFound {
     // The reason why the checkpoint was not adopted.
     std::string reason;
   };
-  std::vector<One> found;
+  std::vector<Checkpoint> found;
 };
 struct CheckpointsRemoved {
   std::vector<std::string> names;
@@ -323,17 +323,17 @@ struct TimePassed {};
 // Whether agents and workers count as lost when they are silent; true at first. The caller sets it
 // to false while the coordinator does not listen, because agents and workers take a refused
 // connection for an answer. A change to true gives all agents and workers a new lease.
-struct Judge {
+struct JudgeLiveness {
   bool judging = true;
 };
 // Reports that the coordinator's process stood still for this time and received nothing. All agents
 // and workers get a new lease.
-struct WasAway {
+struct CoordinatorPaused {
   absl::Duration gap;
 };
 // Reports that the store could not be written for this time, so that no peer could attach. All
 // agents and workers without a stream get a new lease.
-struct StoreWasAway {
+struct StoreUnavailable {
   absl::Duration gap;
 };
 // Drains the node because musterd is about to stop its own agent there. In contrast to AgentStops,
@@ -345,8 +345,8 @@ struct LeaveNode {
 struct InterruptNode {
   std::string node;
 };
-using DaemonEvent =
-    std::variant<TimePassed, Judge, WasAway, StoreWasAway, LeaveNode, InterruptNode>;
+using DaemonEvent = std::variant<TimePassed, JudgeLiveness, CoordinatorPaused, StoreUnavailable,
+                                 LeaveNode, InterruptNode>;
 
 // The reason that jobs on the node of musterd's own agent are given.
 inline constexpr char kMusterdStops[] = "musterd is being stopped";

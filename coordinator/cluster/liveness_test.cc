@@ -62,10 +62,10 @@ TEST(Cluster, ALostAgentsWorkersAreReplacedOnceTheirOwnLeaseIsOver) {
 TEST(Cluster, WhoeverIsSilentIsNotJudgedWhileTheCoordinatorDoesNotListen) {
   World world;
   world.Start("job", 1);
-  world.cluster().Handle(Judge{false}, world.now());
+  world.cluster().Handle(JudgeLiveness{false}, world.now());
   world.Pass(50);
   EXPECT_EQ(world.job("job").state(), jobs::State::kRunning);
-  world.cluster().Handle(Judge{true}, world.now());
+  world.cluster().Handle(JudgeLiveness{true}, world.now());
   world.Pass(10);
   EXPECT_EQ(world.job("job").state(), jobs::State::kRunning);
   world.Pass(1);

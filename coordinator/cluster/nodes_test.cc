@@ -143,7 +143,7 @@ std::vector<PeerStreamId> Noticed(World& world, const std::string& node, StoreSt
   for (const SendToWorker& notice :
        world.cluster().overview().PreemptionNotices(node, "why", store)) {
     EXPECT_EQ(std::get<PreemptionNotice>(notice.order).reason, "why");
-    streams.push_back(notice.session);
+    streams.push_back(notice.stream);
   }
   return streams;
 }

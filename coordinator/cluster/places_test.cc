@@ -23,8 +23,8 @@ class PlacesTest : public ::testing::Test {
     world_.effects.clear();
   }
   WorkerId Rank0() { return world_.job("job").Worker(0); }
-  void Log(PeerStreamId session, const WorkerId& worker, const std::string& line) {
-    world_.cluster().Handle(session, LogLines{worker, {line}}, world_.now());
+  void Log(PeerStreamId stream, const WorkerId& worker, const std::string& line) {
+    world_.cluster().Handle(stream, LogLines{worker, {line}}, world_.now());
     world_.Commit();
   }
   std::vector<std::string> Lines() {
@@ -37,7 +37,7 @@ class PlacesTest : public ::testing::Test {
   int Warnings() {
     int warnings = 0;
     for (const Effect& effect : world_.effects) {
-      const auto* say = std::get_if<Say>(&effect);
+      const auto* say = std::get_if<LogMessage>(&effect);
       warnings += say != nullptr && say->text.find("its agent speaks of") != std::string::npos;
     }
     return warnings;
@@ -77,8 +77,8 @@ TEST_F(PlacesTest, LogLinesOfAnotherNodesRankAreIgnoredAndThatIsLoggedOnce) {
 }
 
 TEST_F(PlacesTest, ReportsOfAnotherNodesRankAreAcknowledgedAndDoNotCount) {
-  const auto tell = [&](PeerStreamId session) {
-    world_.cluster().Handle(session,
+  const auto tell = [&](PeerStreamId stream) {
+    world_.cluster().Handle(stream,
                             SpooledReports{Rank0(), {{.sequence = 2, .what = StepDone{.step = 5}}}},
                             world_.now());
     world_.Commit();
@@ -135,7 +135,7 @@ TEST_F(PlacesTest, ARankThatAnotherNodeSaysItRunsIsEndedThere) {
   for (const Effect& effect : world_.effects) {
     const auto* send = std::get_if<SendToAgent>(&effect);
     if (send != nullptr && std::holds_alternative<StopWorker>(send->order)) {
-      EXPECT_EQ(send->session, 3);
+      EXPECT_EQ(send->stream, 3);
     }
   }
   EXPECT_EQ(world_.job("job").ranks[0].pid, 0);

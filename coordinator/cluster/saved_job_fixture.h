@@ -35,8 +35,8 @@ class SavedJobTest : public ::testing::Test {
     Report({.sequence = 3, .what = CheckpointWritten{10, Path(10, 1)}});
   }
 
-  void Report(const cluster::Report& report, PeerStreamId session = 10) {
-    ASSERT_TRUE(world_.Report(session, report).ok());
+  void Report(const cluster::Report& report, PeerStreamId stream = 10) {
+    ASSERT_TRUE(world_.Report(stream, report).ok());
   }
   const jobs::Job& job() { return world_.job("job"); }
   // Both processes exit as they were told.

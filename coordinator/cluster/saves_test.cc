@@ -22,7 +22,7 @@ std::vector<std::string> Granted(World& world) {
 size_t TimesSaid(const World& world, const std::string& text) {
   size_t times = 0;
   for (const Effect& effect : world.effects) {
-    const auto* say = std::get_if<Say>(&effect);
+    const auto* say = std::get_if<LogMessage>(&effect);
     if (say != nullptr && say->text == text) ++times;
   }
   return times;

@@ -47,13 +47,13 @@ class Simulation {
  private:
   struct Process {
     WorkerId id;
-    PeerStreamId session = 0;
+    PeerStreamId stream = 0;
     uint64_t reports = 0;
     bool finished = false;
   };
   struct Node {
     AgentHello hello;
-    PeerStreamId session = 0;
+    PeerStreamId stream = 0;
     std::map<std::string, Process> processes;  // by incarnation
     std::vector<WorkerExit> unacked;
   };
@@ -72,14 +72,14 @@ class Simulation {
         Connect(&node);
         break;
       case 2:
-        if (node.session != 0)
-          world_.cluster().Detached(std::exchange(node.session, 0), world_.now());
+        if (node.stream != 0)
+          world_.cluster().Detached(std::exchange(node.stream, 0), world_.now());
         break;
       case 3:
         if (Pick(4) == 0) {  // The agent is killed, and its workers with it.
-          world_.cluster().Detached(std::exchange(node.session, 0), world_.now());
+          world_.cluster().Detached(std::exchange(node.stream, 0), world_.now());
           for (auto& [key, process] : node.processes) {
-            world_.cluster().Detached(process.session, world_.now());
+            world_.cluster().Detached(process.stream, world_.now());
           }
           node = Node();
         }
@@ -124,23 +124,23 @@ class Simulation {
     AgentHello hello = node->hello;
     for (const auto& [key, process] : node->processes) hello.running.push_back({process.id, 1});
     hello.exits = node->unacked;
-    node->session = ++sessions_;
-    ASSERT_TRUE(world_.Attach(node->session, hello).ok());
+    node->stream = ++streams_;
+    ASSERT_TRUE(world_.Attach(node->stream, hello).ok());
   }
 
   void Restart() {
     world_.Restart();
     for (auto& [name, node] : nodes_) {
-      node.session = 0;
-      for (auto& [key, process] : node.processes) process.session = 0;
+      node.stream = 0;
+      for (auto& [key, process] : node.processes) process.stream = 0;
     }
   }
 
   void Work(Node* node, Process* process) {
     if (process->finished) return;
-    if (process->session == 0) {
-      const PeerStreamId session = ++sessions_;
-      if (world_.AttachWorker(session, process->id).ok()) process->session = session;
+    if (process->stream == 0) {
+      const PeerStreamId stream = ++streams_;
+      if (world_.AttachWorker(stream, process->id).ok()) process->stream = stream;
       return;
     }
     cluster::Report report{.sequence = process->reports + 1};
@@ -160,7 +160,7 @@ class Simulation {
         break;
     }
     ++process->reports;
-    ASSERT_TRUE(world_.Report(process->session, report).ok());
+    ASSERT_TRUE(world_.Report(process->stream, report).ok());
   }
 
   // Lets finished processes exit.
@@ -177,11 +177,11 @@ class Simulation {
   void Die(Node* node, const std::string& key, int signal) {
     const Process process = node->processes.at(key);
     node->processes.erase(key);
-    if (process.session != 0) world_.cluster().Detached(process.session, world_.now());
+    if (process.stream != 0) world_.cluster().Detached(process.stream, world_.now());
     WorkerExit exit{.worker = process.id};
     if (signal != 0) exit.exit = {.cause = jobs::Exit::Cause::kSignal, .number = signal};
     node->unacked.push_back(exit);
-    if (node->session != 0) world_.cluster().Handle(node->session, exit, world_.now());
+    if (node->stream != 0) world_.cluster().Handle(node->stream, exit, world_.now());
     world_.Commit();
   }
 
@@ -192,9 +192,9 @@ class Simulation {
         if (const auto* send = std::get_if<SendToAgent>(&effect)) Obey(*send);
         if (const auto* close = std::get_if<CloseStream>(&effect)) {
           for (auto& [name, node] : nodes_) {
-            if (node.session == close->session) node.session = 0;
+            if (node.stream == close->stream) node.stream = 0;
             for (auto& [key, process] : node.processes) {
-              if (process.session == close->session) process.session = 0;
+              if (process.stream == close->stream) process.stream = 0;
             }
           }
         }
@@ -203,7 +203,7 @@ class Simulation {
   }
   void Obey(const SendToAgent& send) {
     for (auto& [name, node] : nodes_) {
-      if (node.session != send.session) continue;
+      if (node.stream != send.stream) continue;
       if (const auto* start = std::get_if<StartWorker>(&send.order)) {
         const WorkerId& id = start->worker;
         const bool ended = std::any_of(node.unacked.begin(), node.unacked.end(),
@@ -220,7 +220,7 @@ class Simulation {
         } else {
           WorkerExit unknown{.worker = stop->worker};
           unknown.exit.cause = jobs::Exit::Cause::kStartError;
-          world_.cluster().Handle(node.session, unknown, world_.now());
+          world_.cluster().Handle(node.stream, unknown, world_.now());
           world_.Commit();
         }
       } else if (const auto* ack = std::get_if<AckExit>(&send.order)) {
@@ -278,16 +278,16 @@ class Simulation {
       if (all_over) return;
       for (int n = 0; n < 3; ++n) {
         Node& node = nodes_[absl::StrCat("n", n)];
-        if (node.session == 0) Connect(&node);
-        world_.cluster().AgentHeard(node.session, world_.now());
+        if (node.stream == 0) Connect(&node);
+        world_.cluster().AgentHeard(node.stream, world_.now());
         for (auto& [key, process] : node.processes) {
-          if (process.session == 0) {
-            const PeerStreamId session = ++sessions_;
-            if (world_.AttachWorker(session, process.id).ok()) process.session = session;
+          if (process.stream == 0) {
+            const PeerStreamId stream = ++streams_;
+            if (world_.AttachWorker(stream, process.id).ok()) process.stream = stream;
           } else if (!process.finished) {
             process.finished = true;
             ASSERT_TRUE(world_
-                            .Report(process.session,
+                            .Report(process.stream,
                                     {.sequence = ++process.reports, .what = cluster::Finished{}})
                             .ok());
           }
@@ -309,7 +309,7 @@ class Simulation {
   std::mt19937 random_;
   World world_;
   std::map<std::string, Node> nodes_;
-  PeerStreamId sessions_ = 0;
+  PeerStreamId streams_ = 0;
   uint32_t jobs_ = 0;
   int incarnations_ = 0;
   std::set<std::string> deleted_;

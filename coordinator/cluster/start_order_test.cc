@@ -16,7 +16,7 @@ TEST(Cluster, RestartsComeSlowerAndSlowerAndKeepTheirPlace) {
   ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
   world.Submit("job", 1, 10);
   world.Submit("other", 1);
-  PeerStreamId session = 10;
+  PeerStreamId stream = 10;
   std::vector<double> starts;
   uint64_t generation = 0;
   while (starts.size() < 6) {
@@ -25,7 +25,7 @@ TEST(Cluster, RestartsComeSlowerAndSlowerAndKeepTheirPlace) {
     if (job.generation > generation && job.live()) {
       generation = job.generation;
       starts.push_back(world.seconds);
-      ASSERT_TRUE(world.AttachWorker(++session, job.Worker(0)).ok());
+      ASSERT_TRUE(world.AttachWorker(++stream, job.Worker(0)).ok());
       world.Exit(1, job.Worker(0), 11);
     }
     world.Pass(1);
@@ -156,9 +156,9 @@ TEST(Cluster, ANodeIsAwaitedForALeaseFromTheTimeAtWhichTheCoordinatorListens) {
   ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
   world.Submit("big", 3);
   world.Restart();
-  world.cluster().Handle(Judge{false}, world.now());
+  world.cluster().Handle(JudgeLiveness{false}, world.now());
   world.Pass(50);
-  world.cluster().Handle(Judge{true}, world.now());
+  world.cluster().Handle(JudgeLiveness{true}, world.now());
   ASSERT_TRUE(world.Attach(3, Hello("c", 3)).ok());
   world.Pass(1);
   EXPECT_EQ(world.job("big").state(), jobs::State::kQueued);

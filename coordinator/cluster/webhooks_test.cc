@@ -26,7 +26,7 @@ class WebhooksTest : public testing::Test {
   std::vector<std::string> Sent() {
     std::vector<std::string> sent;
     for (const Effect& effect : world.effects) {
-      const auto* deliver = std::get_if<Deliver>(&effect);
+      const auto* deliver = std::get_if<SendWebhook>(&effect);
       if (deliver == nullptr) continue;
       const std::string& body = deliver->message.body;
       const auto value = [&body](const std::string& name) {
@@ -90,7 +90,7 @@ TEST_F(WebhooksTest, WhatWasNotSettledIsSentAgainAfterARestart) {
   world.Restart();
   world.Commit();
   ASSERT_EQ(world.effects.size(), 1);
-  EXPECT_EQ(std::get<Deliver>(world.effects[0]).message, stored[1]);
+  EXPECT_EQ(std::get<SendWebhook>(world.effects[0]).message, stored[1]);
   world.cluster().Settled({stored[1].number});
   world.Commit();
   EXPECT_THAT(Stored(), IsEmpty());

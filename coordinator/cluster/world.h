@@ -78,32 +78,32 @@ class World {
     Commit();
     return result;
   }
-  absl::Status Attach(PeerStreamId session, const AgentHello& hello) {
-    const absl::Status status = cluster_->AttachAgent(session, hello, now());
+  absl::Status Attach(PeerStreamId stream, const AgentHello& hello) {
+    const absl::Status status = cluster_->AttachAgent(stream, hello, now());
     Commit();
     return status;
   }
-  absl::Status AttachWorker(PeerStreamId session, const WorkerId& id) {
-    const absl::Status status = cluster_->AttachWorker(session, {.worker = id}, now());
+  absl::Status AttachWorker(PeerStreamId stream, const WorkerId& id) {
+    const absl::Status status = cluster_->AttachWorker(stream, {.worker = id}, now());
     Commit();
     return status;
   }
-  absl::Status Report(PeerStreamId session, const cluster::Report& report) {
-    const absl::Status status = cluster_->WorkerReported(session, report, now());
+  absl::Status Report(PeerStreamId stream, const cluster::Report& report) {
+    const absl::Status status = cluster_->WorkerReported(stream, report, now());
     Commit();
     return status;
   }
-  void Exit(PeerStreamId session, const WorkerId& id, int signal) {
+  void Exit(PeerStreamId stream, const WorkerId& id, int signal) {
     WorkerExit exit{.worker = id};
     exit.exit = {.cause = jobs::Exit::Cause::kSignal, .number = signal};
-    cluster_->Handle(session, exit, now());
+    cluster_->Handle(stream, exit, now());
     Commit();
   }
-  void FailToStart(PeerStreamId session, const WorkerId& id) {
+  void FailToStart(PeerStreamId stream, const WorkerId& id) {
     WorkerExit exit{.worker = id};
     exit.exit = {.cause = jobs::Exit::Cause::kStartError, .start_error = "no such program"};
     exit.exit.why = jobs::Exit::Why::kNodeFault;
-    cluster_->Handle(session, exit, now());
+    cluster_->Handle(stream, exit, now());
     Commit();
   }
   // Starts a job of `world_size` ranks on a node 'a' with that number of slots. Session 1 is the
@@ -120,12 +120,12 @@ class World {
   // The coordinator's process stands still for this number of seconds.
   void StandStill(double duration) {
     seconds += duration;
-    cluster_->Handle(WasAway{absl::Seconds(duration)}, now());
+    cluster_->Handle(CoordinatorPaused{absl::Seconds(duration)}, now());
   }
   // The store cannot be written for this number of seconds, and no peer can attach.
   void StoreFails(double duration) {
     seconds += duration;
-    cluster_->Handle(StoreWasAway{absl::Seconds(duration)}, now());
+    cluster_->Handle(StoreUnavailable{absl::Seconds(duration)}, now());
   }
   // Lets time pass while this agent sends heartbeats.
   void PassBeating(PeerStreamId agent, double duration) {

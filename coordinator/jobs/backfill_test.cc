@@ -25,24 +25,24 @@ std::vector<uint32_t> Numbers(uint32_t count, uint32_t first = 0) {
 }
 
 // Returns the jobs that are placed on a node of `slots` slots.
-std::vector<std::string> Placed(uint32_t slots, const std::vector<Running>& running,
-                                const std::vector<Waiting>& line) {
+std::vector<std::string> Placed(uint32_t slots, const std::vector<PlacedJob>& running,
+                                const std::vector<WaitingJob>& line) {
   Slots offered;
   offered.Offer("n", Numbers(slots));
   uint32_t used = 0;
-  for (const Running& job : running) {
+  for (const PlacedJob& job : running) {
     for (uint32_t i = 0; i < job.slots; ++i) offered.Use({"n", used++});
   }
   std::vector<std::string> placed;
-  for (const Decision& decision : PlaceInLine(line, offered, running, kNow)) {
+  for (const Decision& decision : PlaceJobs(line, offered, running, kNow)) {
     if (decision.placed.has_value()) placed.push_back(decision.id);
   }
   return placed;
 }
 
 using Ids = std::vector<std::string>;
-Waiting Job(const std::string& id, uint64_t number, uint32_t world_size,
-            absl::Duration limit = absl::InfiniteDuration()) {
+WaitingJob Job(const std::string& id, uint64_t number, uint32_t world_size,
+               absl::Duration limit = absl::InfiniteDuration()) {
   return {.id = id, .number = number, .world_size = world_size, .time_limit = limit};
 }
 
@@ -54,7 +54,7 @@ TEST(Backfill, AJobThatFitsTheNodesOfNoProtocolHoldsUpNobody) {
   Slots slots;
   slots.Offer("new", Numbers(4), 3);
   slots.Offer("old", Numbers(4), 2);
-  const auto decisions = PlaceInLine({Job("both", 1, 8), Job("small", 2, 4)}, slots, {}, kNow);
+  const auto decisions = PlaceJobs({Job("both", 1, 8), Job("small", 2, 4)}, slots, {}, kNow);
   ASSERT_EQ(decisions.size(), 2);
   EXPECT_FALSE(decisions[0].placed.has_value());
   EXPECT_TRUE(decisions[1].placed.has_value());
@@ -66,8 +66,8 @@ TEST(Backfill, AReservationIsForNodesOfOneProtocol) {
   slots.Offer("old", Numbers(4), 2);
   slots.Use({"new", 0});
   // The first job in line waits for the new node; no job waits for the old node.
-  const auto decisions = PlaceInLine({Job("first", 1, 4), Job("second", 2, 3), Job("third", 3, 4)},
-                                     slots, {{1, absl::InfiniteFuture(), 3}}, kNow);
+  const auto decisions = PlaceJobs({Job("first", 1, 4), Job("second", 2, 3), Job("third", 3, 4)},
+                                   slots, {{1, absl::InfiniteFuture(), 3}}, kNow);
   EXPECT_EQ(decisions[0].placed->front().node, "old");
   EXPECT_EQ(decisions[1].placed->front().node, "new");
   EXPECT_FALSE(decisions[2].placed.has_value());
@@ -84,7 +84,7 @@ TEST(Backfill, TheOrderInWhichTheRunningJobsEndMayDelayNobody) {
 }
 
 TEST(Backfill, AShortJobRunsWhereTheReservationIsLater) {
-  const std::vector<Running> running = {{2, In(60)}};
+  const std::vector<PlacedJob> running = {{2, In(60)}};
   EXPECT_EQ(Placed(4, running, {Job("big", 1, 4), Job("short", 2, 2, absl::Seconds(60))}),
             Ids{"short"});
   EXPECT_EQ(Placed(4, running, {Job("big", 1, 4), Job("long", 2, 2, absl::Seconds(61))}), Ids());
@@ -114,7 +114,7 @@ struct Course {
   std::map<std::string, absl::Time> starts;
 };
 struct Planned {
-  Waiting job;
+  WaitingJob job;
   absl::Duration runs;
 };
 Course CourseOf(uint32_t slots, std::vector<Planned> jobs, bool backfill) {
@@ -129,18 +129,18 @@ Course CourseOf(uint32_t slots, std::vector<Planned> jobs, bool backfill) {
   while (course.starts.size() < jobs.size()) {
     Slots offered;
     offered.Offer("n", Numbers(slots));
-    std::vector<Running> known;
+    std::vector<PlacedJob> known;
     for (const Now& job : running) {
       for (const Slot& slot : job.slots) offered.Use(slot);
       known.push_back({static_cast<uint32_t>(job.slots.size()),
                        course.starts.at(job.planned.job.id) + job.planned.job.time_limit});
     }
-    std::vector<Waiting> line;
+    std::vector<WaitingJob> line;
     for (const Planned& planned : jobs) {
       if (!course.starts.contains(planned.job.id)) line.push_back(planned.job);
     }
     bool blocked = false;
-    for (const Decision& decision : PlaceInLine(line, offered, known, now)) {
+    for (const Decision& decision : PlaceJobs(line, offered, known, now)) {
       blocked = blocked || !decision.placed.has_value();
       if (!decision.placed.has_value() || (blocked && !backfill)) continue;
       const auto planned = std::find_if(

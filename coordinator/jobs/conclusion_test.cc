@@ -49,7 +49,7 @@ TEST(Life, AFinalSaveThatFailedEndsNoProcess) {
             "rank 1 on node 'n1': No space left on device; waits for the processes to exit");
   EXPECT_FALSE(TimeIsUp(job, absl::InfiniteFuture()));
   EXPECT_THAT(OnInterrupted(&job, "drained", At(1)), IsEmpty());
-  Ended ended;
+  RanksToEnd ended;
   EXPECT_FALSE(OnPreempted(&job, "drained", At(1), &ended));
   EXPECT_THAT(ended, IsEmpty());
   EXPECT_THAT(OnLost(&job, 1, {"silent"}, At(1)), IsEmpty());
@@ -169,7 +169,7 @@ TEST(Life, RestartsAreCounted) {
 
 TEST(Life, AnInterruptionIsNoRestart) {
   Job job = Running(2, 0);
-  EXPECT_EQ(OnInterrupted(&job, "node 'n0' is drained", At(1)), (Ended{0, 1}));
+  EXPECT_EQ(OnInterrupted(&job, "node 'n0' is drained", At(1)), (RanksToEnd{0, 1}));
   for (uint32_t rank : {0, 1}) OnExit(&job, rank, Signal(15), kTimeouts, At(1));
   EXPECT_EQ(job.state(), State::kRecovering);
   StartGeneration(&job, Ranks(job), At(2));
@@ -205,7 +205,7 @@ TEST(PlannedEnd, IsNoFailureAndUsesNoRestart) {
             "node 'n1' heard nothing from the coordinator for a whole lease"},
            {Exit::Why::kStoppedAsTold, "a process on node 'n1' was stopped"}}) {
     Job job = Running(2, 0);
-    EXPECT_EQ(OnExit(&job, 1, Planned(why), kTimeouts, At(1)), (Ended{0}));
+    EXPECT_EQ(OnExit(&job, 1, Planned(why), kTimeouts, At(1)), (RanksToEnd{0}));
     EXPECT_EQ(job.state(), State::kRecovering);
     OnExit(&job, 0, Signal(15), kTimeouts, At(2));
     EXPECT_EQ(job.state(), State::kRecovering);
@@ -225,7 +225,7 @@ TEST(PlannedEnd, ALeaseThatIsOverExplainsTheSilenceBeforeItButNoHang) {
     Job job = Running(2, 1);
     Loss loss{"was silent for 20s"};
     if (hung) loss = {"made no progress for 5m", {"rank 1: number 7, all-gather, not ended"}};
-    EXPECT_EQ(OnLost(&job, 1, loss, At(1)), (Ended{0, 1}));
+    EXPECT_EQ(OnLost(&job, 1, loss, At(1)), (RanksToEnd{0, 1}));
     OnExit(&job, 1, Planned(Exit::Why::kLeaseOver), kTimeouts, At(2));
     OnExit(&job, 0, Signal(15), kTimeouts, At(3));
     EXPECT_EQ(job.failures.empty(), !hung);

@@ -31,24 +31,24 @@ void Settle(Job* job, absl::Time now) {
 // The time after which processes that should have ended are told to end again.
 constexpr absl::Duration kRetell = absl::Seconds(10);
 
-Ended Tell(Job* job, absl::Time now) {
+RanksToEnd Tell(Job* job, absl::Time now) {
   job->alive()->end_deadline = now + kRetell;
-  Ended ended;
+  RanksToEnd ended;
   for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
     if (!job->ranks[rank].exited) ended.push_back(rank);
   }
   return ended;
 }
 
-Ended EndProcesses(Job* job, absl::Time now) {
+RanksToEnd EndProcesses(Job* job, absl::Time now) {
   if (!job->ending()) BeginToEnd(&job->phase, now);
   return Tell(job, now);
 }
 
 // Handles a rank's failure: adds the note and ends the generation, unless it is already ending.
-Ended Fail(Job* job, FailureNote note, absl::Time now) {
+RanksToEnd Fail(Job* job, FailureNote note, absl::Time now) {
   AddNote(&job->failures, std::move(note));
-  Ended ended;
+  RanksToEnd ended;
   if (!job->ending()) ended = EndProcesses(job, now);
   Settle(job, now);
   return ended;
@@ -74,10 +74,10 @@ bool Ignored(const Job& job, uint32_t rank) {
 }
 
 // Ends the generation although nothing failed. The first reason is kept.
-Ended Interrupt(Job* job, const std::string& reason, absl::Time now) {
+RanksToEnd Interrupt(Job* job, const std::string& reason, absl::Time now) {
   std::string& why = job->alive()->interruption;
   if (why.empty()) why = reason;
-  Ended ended;
+  RanksToEnd ended;
   if (!job->ending()) ended = EndProcesses(job, now);
   Settle(job, now);
   return ended;
@@ -181,8 +181,8 @@ void OnFinished(Job* job, uint32_t rank, bool preempted, const EndTimeouts& time
   Settle(job, now);
 }
 
-Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure,
-                      const EndTimeouts& timeouts, absl::Time now) {
+RanksToEnd OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure,
+                           const EndTimeouts& timeouts, absl::Time now) {
   if (Ignored(*job, rank)) return {};
   const bool found_no_start = failure.newer_generation > 0 || failure.checkpoints_unreadable;
   // The generation has not carried out any command that it received.
@@ -211,8 +211,8 @@ Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure,
   return {};
 }
 
-Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const EndTimeouts& timeouts,
-             absl::Time now) {
+RanksToEnd OnExit(Job* job, uint32_t rank, const Exit& exit, const EndTimeouts& timeouts,
+                  absl::Time now) {
   if (Ignored(*job, rank)) return {};
   job->ranks[rank].exited = true;
   for (FailureNote& note : job->failures) {
@@ -240,7 +240,7 @@ Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const EndTimeouts& timeo
   return Fail(job, NoteForExit(*job, rank, exit), now);
 }
 
-Ended OnLost(Job* job, uint32_t rank, const Loss& loss, absl::Time now) {
+RanksToEnd OnLost(Job* job, uint32_t rank, const Loss& loss, absl::Time now) {
   if (Ignored(*job, rank) || job->ending() || Exits(*job, rank)) return {};
   FailureNote note = NoteFor(*job, rank, FailureKind::kLost, loss.reason);
   note.collectives = loss.collectives;
@@ -248,7 +248,7 @@ Ended OnLost(Job* job, uint32_t rank, const Loss& loss, absl::Time now) {
   return Fail(job, std::move(note), now);
 }
 
-Ended OnGone(Job* job, uint32_t rank, const std::string& reason, absl::Time now) {
+RanksToEnd OnGone(Job* job, uint32_t rank, const std::string& reason, absl::Time now) {
   if (Ignored(*job, rank)) return {};
   job->ranks[rank].exited = true;
   if (!Exits(*job, rank)) {
@@ -267,7 +267,7 @@ void OnNodeCutOff(Job* job, const std::string& node, bool cut_off) {
   if (job->live()) DescribeLive(job);
 }
 
-Ended OnCutOff(Job* job, uint32_t rank, absl::Time now) {
+RanksToEnd OnCutOff(Job* job, uint32_t rank, absl::Time now) {
   if (Ignored(*job, rank)) return {};
   job->ranks[rank].exited = true;
   if (!Exits(*job, rank)) {
@@ -277,12 +277,12 @@ Ended OnCutOff(Job* job, uint32_t rank, absl::Time now) {
   return {};
 }
 
-Ended OnInterrupted(Job* job, const std::string& reason, absl::Time now) {
+RanksToEnd OnInterrupted(Job* job, const std::string& reason, absl::Time now) {
   if (!job->live() || job->ending() || EndsByItself(*job)) return {};
   return Interrupt(job, reason, now);
 }
 
-bool OnPreempted(Job* job, const std::string& reason, absl::Time now, Ended* ended) {
+bool OnPreempted(Job* job, const std::string& reason, absl::Time now, RanksToEnd* ended) {
   if (!job->live() || job->ending() || job->stop_requested() || EndsByItself(*job)) return false;
   if (!All(*job, &Rank::session_started)) {
     *ended = Interrupt(job, reason, now);
@@ -294,14 +294,14 @@ bool OnPreempted(Job* job, const std::string& reason, absl::Time now, Ended* end
   return true;
 }
 
-Ended OnNewerGeneration(Job* job, uint64_t generation, absl::Time now) {
+RanksToEnd OnNewerGeneration(Job* job, uint64_t generation, absl::Time now) {
   if (job->terminal() || generation < job->generation) return {};
   job->newest_generation_seen = std::max(job->newest_generation_seen, generation);
   return job->live() ? Interrupt(job,
                                  absl::StrCat("generation ", generation,
                                               " has already used the job's folder"),
                                  now)
-                     : Ended();
+                     : RanksToEnd();
 }
 
 void Resume(Job* job) {
@@ -313,7 +313,7 @@ void Resume(Job* job) {
 
 namespace {
 
-Ended Stop(Job* job, life::Stopping::Why why, const EndTimeouts& timeouts, absl::Time now) {
+RanksToEnd Stop(Job* job, life::Stopping::Why why, const EndTimeouts& timeouts, absl::Time now) {
   if (job->terminal() || job->stop_requested()) return {};
   if (!job->live()) {
     Cancel(job, now);
@@ -322,7 +322,7 @@ Ended Stop(Job* job, life::Stopping::Why why, const EndTimeouts& timeouts, absl:
   const bool starting = job->state() == State::kStarting;
   BeginStop(&job->phase, why);
   // Nothing is to be saved before the session has started, and no rank carries out commands.
-  Ended ended;
+  RanksToEnd ended;
   if (starting) ended = EndProcesses(job, now);
   if (!job->ending()) job->alive()->end_deadline = now + timeouts.stop;
   Settle(job, now);
@@ -331,7 +331,7 @@ Ended Stop(Job* job, life::Stopping::Why why, const EndTimeouts& timeouts, absl:
 
 }  // namespace
 
-Ended OnStop(Job* job, const EndTimeouts& timeouts, absl::Time now) {
+RanksToEnd OnStop(Job* job, const EndTimeouts& timeouts, absl::Time now) {
   return Stop(job, life::Stopping::Why::kAsked, timeouts, now);
 }
 
@@ -340,7 +340,7 @@ bool TimeIsUp(const Job& job, absl::Time now) {
          now >= TimeLimitEnd(job);
 }
 
-Ended OnTimeUp(Job* job, const EndTimeouts& timeouts, absl::Time now) {
+RanksToEnd OnTimeUp(Job* job, const EndTimeouts& timeouts, absl::Time now) {
   return Stop(job, life::Stopping::Why::kTimeIsUp, timeouts, now);
 }
 
@@ -362,11 +362,11 @@ void OnPaused(Job* job, bool paused) {
   if (job->live()) DescribeLive(job);
 }
 
-Ended OnTick(Job* job, absl::Time now) {
+RanksToEnd OnTick(Job* job, absl::Time now) {
   if (!job->live() || now < job->alive()->end_deadline) return {};
   // Processes that hang at their exit after all work is done do not change the job's outcome.
   if (!job->ending() && All(*job, &Rank::finished)) return Tell(job, now);
-  Ended ended = EndProcesses(job, now);
+  RanksToEnd ended = EndProcesses(job, now);
   Settle(job, now);
   return ended;
 }

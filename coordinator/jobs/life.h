@@ -46,8 +46,8 @@ struct EndTimeouts {
   absl::Duration kill = absl::Seconds(2);
 };
 
-// The ranks whose processes still run and must be told to end. Not life::Ended, the last phase.
-using Ended = std::vector<uint32_t>;
+// The ranks whose processes still run and must be told to end.
+using RanksToEnd = std::vector<uint32_t>;
 
 // Starts a new generation; `ranks` have the node, the slot and the incarnation of each process. No
 // effect unless the job is waiting(). A start after a failure of the job itself counts as a
@@ -101,8 +101,8 @@ struct ReportedFailure {
 };
 // Handles a failure. A failed last save ends no process: all ranks report it and exit by themselves
 // (EndsByItself).
-Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure,
-                      const EndTimeouts& timeouts, absl::Time now);
+RanksToEnd OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure,
+                           const EndTimeouts& timeouts, absl::Time now);
 
 // Begins the next attempt of a job that FAILED or was CANCELLED. Its generations, commands and
 // checkpoints continue, and all its restarts are available again. NextAttempt in cluster/handlers
@@ -110,8 +110,8 @@ Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure,
 void OnNextAttempt(Job* job, absl::Time now);
 
 // Handles the end of a process.
-Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const EndTimeouts& timeouts,
-             absl::Time now);
+RanksToEnd OnExit(Job* job, uint32_t rank, const Exit& exit, const EndTimeouts& timeouts,
+                  absl::Time now);
 
 // The reason why a process counts as lost: silence, or a hang.
 struct Loss {
@@ -121,11 +121,11 @@ struct Loss {
   bool permanent = false;
 };
 // Handles the loss of a process. The process may still exist.
-Ended OnLost(Job* job, uint32_t rank, const Loss& loss, absl::Time now);
+RanksToEnd OnLost(Job* job, uint32_t rank, const Loss& loss, absl::Time now);
 
 // Handles a process that does not count any more by a fault of its node. The process ended with its
 // agent, or does not end although it was killed.
-Ended OnGone(Job* job, uint32_t rank, const std::string& reason, absl::Time now);
+RanksToEnd OnGone(Job* job, uint32_t rank, const std::string& reason, absl::Time now);
 
 // Records that a node with ranks of a job with `when_cut_off: continue` is cut off, or is back.
 void OnNodeCutOff(Job* job, const std::string& node, bool cut_off);
@@ -133,32 +133,32 @@ void OnNodeCutOff(Job* job, const std::string& node, bool cut_off);
 // Handles the certain end of a process. Its node was silent for longer than the process could hold
 // its lease, or an operator reports the end. This is no failure of the job. After OnNodeCutOff, in
 // contrast, the processes may still train.
-Ended OnCutOff(Job* job, uint32_t rank, absl::Time now);
+RanksToEnd OnCutOff(Job* job, uint32_t rank, absl::Time now);
 
 // Ends the processes although nothing failed. The job starts again later, which does not count as a
 // restart.
-Ended OnInterrupted(Job* job, const std::string& reason, absl::Time now);
+RanksToEnd OnInterrupted(Job* job, const std::string& reason, absl::Time now);
 
 // Asks the job to save a checkpoint at its next step boundary, to end there, and to continue on
 // other nodes. True if its processes must be told now; false if they end anyway. A job that has not
 // begun to train is interrupted (OnInterrupted).
-bool OnPreempted(Job* job, const std::string& reason, absl::Time now, Ended* ended);
+bool OnPreempted(Job* job, const std::string& reason, absl::Time now, RanksToEnd* ended);
 
 // Handles a client's stop. Idempotent. A command must reach the workers if the state is STOPPING
 // afterwards and no rank is returned.
-Ended OnStop(Job* job, const EndTimeouts& timeouts, absl::Time now);
+RanksToEnd OnStop(Job* job, const EndTimeouts& timeouts, absl::Time now);
 
 // Returns whether the job's time_limit is used up and the job is not ending yet.
 bool TimeIsUp(const Job& job, absl::Time now);
 // Does the same as OnStop, but the job ends FAILED.
-Ended OnTimeUp(Job* job, const EndTimeouts& timeouts, absl::Time now);
+RanksToEnd OnTimeUp(Job* job, const EndTimeouts& timeouts, absl::Time now);
 
 // Records that a stop that waited for its step has reached the workers, which get time to save.
 void OnStopTookEffect(Job* job, const EndTimeouts& timeouts, absl::Time now);
 
 // Handles a process of a newer generation than the job's. The job's generation ends if it lives,
 // without counting as a restart. The next generation gets a higher number than the found one.
-Ended OnNewerGeneration(Job* job, uint64_t generation, absl::Time now);
+RanksToEnd OnNewerGeneration(Job* job, uint64_t generation, absl::Time now);
 
 // Lets a halted job wait for slots again.
 void Resume(Job* job);
@@ -170,7 +170,7 @@ void OnStopProgress(Job* job, const EndTimeouts& timeouts, absl::Time now);
 void OnPaused(Job* job, bool paused);
 
 // Handles a tick: ends processes that should have ended by themselves.
-Ended OnTick(Job* job, absl::Time now);
+RanksToEnd OnTick(Job* job, absl::Time now);
 
 // Starts all waits again after a restart of the coordinator.
 void OnLoaded(Job* job, const EndTimeouts& timeouts, absl::Time now);

@@ -37,7 +37,7 @@ TEST(Life, HoldsItsInvariantsUnderRandomEvents) {
           OnSessionStarted(&job, rank, pick(10));
           break;
         case 14: {
-          Ended ended;
+          RanksToEnd ended;
           OnPreempted(&job, "node 'n0' is drained", At(now), &ended);
           break;
         }

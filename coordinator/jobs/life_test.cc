@@ -37,7 +37,7 @@ TEST(Life, RunsFromQueuedToSucceeded) {
 TEST(Life, AnExitBeforeTheWorkIsDoneEndsTheGeneration) {
   for (const Exit& exit : {Code(0), Code(1), Signal(9)}) {
     Job job = Running();
-    EXPECT_EQ(OnExit(&job, 1, exit, kTimeouts, At(1)), (Ended{0}));
+    EXPECT_EQ(OnExit(&job, 1, exit, kTimeouts, At(1)), (RanksToEnd{0}));
     EXPECT_EQ(job.state(), State::kRecovering);
     EXPECT_TRUE(OnExit(&job, 0, Code(1), kTimeouts, At(2)).empty());
     EXPECT_EQ(job.state(), State::kRecovering);
@@ -66,7 +66,7 @@ TEST(Life, APermanentFailureFailsTheJobOnceItsProcessesAreGone) {
   Job job = Running(2, 5);
   EXPECT_EQ(
       OnFailureReport(&job, 0, {.reason = "loss is nan", .permanent = true}, kTimeouts, At(1)),
-      (Ended{0, 1}));
+      (RanksToEnd{0, 1}));
   EXPECT_EQ(job.state(), State::kRecovering);
   OnExit(&job, 0, Code(1), kTimeouts, At(1));
   OnExit(&job, 1, Signal(15), kTimeouts, At(2));
@@ -80,7 +80,7 @@ TEST(Life, TheCauseMayBecomeKnownAfterWhatFollowedFromIt) {
   Job job = Running();
   EXPECT_EQ(
       OnFailureReport(&job, 0, {.reason = "rank 1 is gone", .consequence = true}, kTimeouts, At(1)),
-      (Ended{0, 1}));
+      (RanksToEnd{0, 1}));
   // The coordinator's SIGKILL would come two seconds later: this one had another sender.
   OnExit(&job, 1, Signal(9), kTimeouts, At(1.5));
   OnExit(&job, 0, Code(1), kTimeouts, At(3));
@@ -100,7 +100,7 @@ TEST(Life, WhatEndsAsToldIsNoCause) {
 
 TEST(Life, ALostWorkerIsToldToEndAndAGoneOneIsNot) {
   Job job = Running();
-  EXPECT_EQ(OnLost(&job, 1, {"silent"}, At(1)), (Ended{0, 1}));
+  EXPECT_EQ(OnLost(&job, 1, {"silent"}, At(1)), (RanksToEnd{0, 1}));
   EXPECT_TRUE(OnLost(&job, 0, {"silent too"}, At(1)).empty());
   EXPECT_EQ(job.failures.size(), 1);
   EXPECT_TRUE(OnGone(&job, 1, "agent lost", At(2)).empty());
@@ -120,7 +120,7 @@ TEST(Life, ProcessesThatHangAtTheirExitAreEndedAndTheJobSucceeds) {
   Job job = Running();
   for (uint32_t rank : {0, 1}) OnFinished(&job, rank, false, kTimeouts, At(1));
   EXPECT_TRUE(OnTick(&job, At(30)).empty());
-  EXPECT_EQ(OnTick(&job, At(31)), (Ended{0, 1}));
+  EXPECT_EQ(OnTick(&job, At(31)), (RanksToEnd{0, 1}));
   for (uint32_t rank : {0, 1}) OnExit(&job, rank, Signal(9), kTimeouts, At(33));
   EXPECT_EQ(job.state(), State::kSucceeded);
 }
@@ -129,7 +129,7 @@ TEST(Life, WhatDoesNotEndIsToldAgain) {
   Job job = Running();
   OnExit(&job, 1, Signal(9), kTimeouts, At(1));
   EXPECT_TRUE(OnTick(&job, At(5)).empty());
-  EXPECT_EQ(OnTick(&job, At(11)), (Ended{0}));
+  EXPECT_EQ(OnTick(&job, At(11)), (RanksToEnd{0}));
   EXPECT_TRUE(OnTick(&job, At(12)).empty());
 }
 
@@ -145,7 +145,7 @@ TEST(Life, ANewGenerationDoesNotKeepTheDeadlineOfTheOneBefore) {
 TEST(Preempted, TheJobSavesEndsAndGoesOnElsewhere) {
   Job job = Running(2, 0);
   job.plan.checkpoint_directory = "/ckpt";
-  Ended ended;
+  RanksToEnd ended;
   EXPECT_TRUE(OnPreempted(&job, "node 'n0' is drained", At(1), &ended));
   EXPECT_TRUE(ended.empty());
   EXPECT_EQ(job.state(), State::kRunning);
@@ -168,9 +168,9 @@ TEST(Preempted, TheJobSavesEndsAndGoesOnElsewhere) {
 TEST(Preempted, AJobThatStartsIsInterruptedAndOneThatEndsIsLeftAlone) {
   Job starting = NewJob();
   StartGeneration(&starting, Ranks(starting), At(0));
-  Ended ended;
+  RanksToEnd ended;
   EXPECT_FALSE(OnPreempted(&starting, "why", At(1), &ended));
-  EXPECT_EQ(ended, (Ended{0, 1}));
+  EXPECT_EQ(ended, (RanksToEnd{0, 1}));
   Job ending = Running();
   OnExit(&ending, 1, Signal(9), kTimeouts, At(1));
   EXPECT_FALSE(OnPreempted(&ending, "why", At(1), &ended));
@@ -253,7 +253,7 @@ TEST(Stop, AfterItsTimeoutTheProcessesAreEnded) {
   Job job = Running();
   OnStop(&job, kTimeouts, At(1));
   EXPECT_TRUE(OnTick(&job, At(30)).empty());
-  EXPECT_EQ(OnTick(&job, At(31)), (Ended{0, 1}));
+  EXPECT_EQ(OnTick(&job, At(31)), (RanksToEnd{0, 1}));
   for (uint32_t rank : {0, 1}) OnExit(&job, rank, Signal(15), kTimeouts, At(32));
   EXPECT_EQ(job.state(), State::kCancelled);
   EXPECT_TRUE(job.failures.empty());
@@ -262,14 +262,14 @@ TEST(Stop, AfterItsTimeoutTheProcessesAreEnded) {
 TEST(Stop, AStartingJobIsEndedAtOnce) {
   Job job = NewJob();
   StartGeneration(&job, Ranks(job), At(0));
-  EXPECT_EQ(OnStop(&job, kTimeouts, At(1)), (Ended{0, 1}));
+  EXPECT_EQ(OnStop(&job, kTimeouts, At(1)), (RanksToEnd{0, 1}));
   EXPECT_EQ(job.state(), State::kStopping);
 }
 
 TEST(Stop, AFailureWhileStoppingDoesNotRestartTheJob) {
   Job job = Running();
   OnStop(&job, kTimeouts, At(1));
-  EXPECT_EQ(OnExit(&job, 1, Signal(9), kTimeouts, At(2)), (Ended{0}));
+  EXPECT_EQ(OnExit(&job, 1, Signal(9), kTimeouts, At(2)), (RanksToEnd{0}));
   EXPECT_EQ(job.state(), State::kStopping);
   OnExit(&job, 0, Signal(15), kTimeouts, At(2));
   EXPECT_EQ(job.state(), State::kCancelled);

@@ -96,7 +96,7 @@ class Reservation {
   // Makes a reservation on nodes of `protocol`. `free` of their slots are free, and `running` holds
   // the others.
   Reservation(uint32_t needed, uint32_t protocol, uint32_t free,
-              const std::vector<Running>& running)
+              const std::vector<PlacedJob>& running)
       : protocol_(protocol), needed_(needed), start_(StartOf(needed, free, running)) {
     spare_ = start_ == absl::InfiniteFuture() ? SpareInAnyOrder(free, running)
                                               : FreeAt(start_, free, running) - needed_;
@@ -104,30 +104,30 @@ class Reservation {
 
   uint32_t protocol() const { return protocol_; }
   // Returns whether this job may start on nodes of that protocol without delaying the reservation.
-  bool Allows(const Waiting& job, absl::Time now) const {
+  bool Allows(const WaitingJob& job, absl::Time now) const {
     return EndsInTime(job, now) || job.world_size <= spare_;
   }
   // Records that the job was started.
-  void Take(const Waiting& job, absl::Time now) {
+  void Take(const WaitingJob& job, absl::Time now) {
     if (!EndsInTime(job, now)) spare_ -= job.world_size;
   }
 
  private:
-  bool EndsInTime(const Waiting& job, absl::Time now) const {
+  bool EndsInTime(const WaitingJob& job, absl::Time now) const {
     return start_ != absl::InfiniteFuture() && now + job.time_limit <= start_;
   }
 
-  static uint32_t FreeAt(absl::Time time, uint32_t free, const std::vector<Running>& running) {
-    for (const Running& job : running) {
+  static uint32_t FreeAt(absl::Time time, uint32_t free, const std::vector<PlacedJob>& running) {
+    for (const PlacedJob& job : running) {
       if (job.end <= time && job.end != absl::InfiniteFuture()) free += job.slots;
     }
     return free;
   }
 
   // Returns the time by which this number of slots is free at the latest.
-  static absl::Time StartOf(uint32_t needed, uint32_t free, const std::vector<Running>& running) {
+  static absl::Time StartOf(uint32_t needed, uint32_t free, const std::vector<PlacedJob>& running) {
     std::vector<absl::Time> ends;
-    for (const Running& job : running) ends.push_back(job.end);
+    for (const PlacedJob& job : running) ends.push_back(job.end);
     std::sort(ends.begin(), ends.end());
     for (const absl::Time end : ends) {
       if (FreeAt(end, free, running) >= needed) return end;
@@ -138,10 +138,10 @@ class Reservation {
   // Returns the slots that are left when the reserved job starts, whatever the order in which the
   // running jobs end. This is the smallest sum of free slots that is enough for the job, over all
   // sets of ended jobs, minus the job's slots.
-  uint32_t SpareInAnyOrder(uint32_t free, const std::vector<Running>& running) const {
+  uint32_t SpareInAnyOrder(uint32_t free, const std::vector<PlacedJob>& running) const {
     std::vector<bool> reachable(free + 1, false);
     reachable[free] = true;
-    for (const Running& job : running) {
+    for (const PlacedJob& job : running) {
       reachable.resize(reachable.size() + job.slots, false);
       for (size_t sum = reachable.size(); sum-- > job.slots;) {
         if (reachable[sum - job.slots]) reachable[sum] = true;
@@ -159,7 +159,7 @@ class Reservation {
   uint32_t spare_ = 0;
 };
 
-std::string BehindOf(const Waiting& first, const Waiting& job) {
+std::string BehindOf(const WaitingJob& first, const WaitingJob& job) {
   std::string reason = absl::StrCat("waits behind job '", first.id, "'");
   if (first.started && !job.started) {
     absl::StrAppend(&reason, ", which starts again");
@@ -171,20 +171,20 @@ std::string BehindOf(const Waiting& first, const Waiting& job) {
 
 }  // namespace
 
-std::vector<Decision> PlaceInLine(std::vector<Waiting> line, Slots slots,
-                                  std::vector<Running> running, absl::Time now) {
-  std::sort(line.begin(), line.end(), [](const Waiting& a, const Waiting& b) {
+std::vector<Decision> PlaceJobs(std::vector<WaitingJob> line, Slots slots,
+                                std::vector<PlacedJob> running, absl::Time now) {
+  std::sort(line.begin(), line.end(), [](const WaitingJob& a, const WaitingJob& b) {
     if (a.started != b.started) return a.started;
     if (a.priority != b.priority) return a.priority > b.priority;
     return a.number < b.number;
   });
   // The slots after all running jobs have ended, by protocol, the newest first.
   auto capacity = slots.FreeByProtocol();
-  for (const Running& job : running) capacity[job.protocol] += job.slots;
+  for (const PlacedJob& job : running) capacity[job.protocol] += job.slots;
   std::vector<Decision> decisions;
-  const Waiting* first = nullptr;
+  const WaitingJob* first = nullptr;
   std::optional<Reservation> reservation;
-  for (const Waiting& job : line) {
+  for (const WaitingJob& job : line) {
     Decision& decision = decisions.emplace_back(Decision{.id = job.id});
     const auto fits = std::find_if(capacity.begin(), capacity.end(), [&](const auto& entry) {
       return entry.second >= job.world_size;
@@ -209,8 +209,8 @@ std::vector<Decision> PlaceInLine(std::vector<Waiting> line, Slots slots,
     }
     decision.reason = slots.Shortage(job.world_size);
     first = &job;
-    std::vector<Running> there = running;
-    std::erase_if(there, [&](const Running& one) { return one.protocol != fits->first; });
+    std::vector<PlacedJob> there = running;
+    std::erase_if(there, [&](const PlacedJob& one) { return one.protocol != fits->first; });
     reservation.emplace(job.world_size, fits->first, slots.FreeByProtocol()[fits->first], there);
   }
   return decisions;

@@ -65,7 +65,7 @@ class Slots {
 };
 
 // A job in line, for its first start (life::Queued) or for a later start (life::Waiting).
-struct Waiting {
+struct WaitingJob {
   std::string id;
   // The job's number in the order of submission.
   uint64_t number = 0;
@@ -81,7 +81,7 @@ struct Waiting {
 };
 
 // A job that holds slots: in any phase with processes, not only life::Running.
-struct Running {
+struct PlacedJob {
   uint32_t slots = 0;
   // The latest time at which the job ends; the infinite future if unknown.
   absl::Time end = absl::InfiniteFuture();
@@ -108,8 +108,8 @@ struct Decision {
 // - It runs on nodes of another protocol.
 // If the ends are not known, a later job must not delay the reservation, in whatever order the
 // running jobs end.
-std::vector<Decision> PlaceInLine(std::vector<Waiting> line, Slots slots,
-                                  std::vector<Running> running, absl::Time now);
+std::vector<Decision> PlaceJobs(std::vector<WaitingJob> line, Slots slots,
+                                std::vector<PlacedJob> running, absl::Time now);
 
 }  // namespace muster::jobs
 

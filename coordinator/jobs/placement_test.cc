@@ -75,8 +75,8 @@ TEST(Placement, RanksOfOneJobAreOnNodesOfOneProtocolTheNewestThatHasRoom) {
   slots.Offer("new", Numbers(1), 3);
   slots.Offer("old", Numbers(2), 2);
   slots.Offer("old-too", Numbers(1), 2);
-  const auto place = [&](std::vector<Waiting> line) {
-    return PlaceInLine(std::move(line), slots, {}, absl::UnixEpoch());
+  const auto place = [&](std::vector<WaitingJob> line) {
+    return PlaceJobs(std::move(line), slots, {}, absl::UnixEpoch());
   };
   EXPECT_EQ(place({{.id = "a", .world_size = 4}})[0].reason,
             "needs 4 slots; 4 are offered by 3 nodes, 4 of them free, but not enough of them on "
@@ -98,7 +98,7 @@ TEST(Placement, CountsWhatANodeHasFree) {
 // A line in any order, the free slots of its node, and the expected decisions.
 struct LineCase {
   const char* name;
-  std::vector<Waiting> line;
+  std::vector<WaitingJob> line;
   uint32_t slots;
   // The decisions in the order of the line: "id" if the job is placed, "id: reason" if it waits.
   std::vector<std::string> expected;
@@ -110,7 +110,7 @@ TEST_P(PlacementLine, IsServedInItsOrder) {
   Slots slots;
   slots.Offer("n", Numbers(GetParam().slots));
   std::vector<std::string> found;
-  for (const Decision& decision : PlaceInLine(GetParam().line, slots, {}, absl::UnixEpoch())) {
+  for (const Decision& decision : PlaceJobs(GetParam().line, slots, {}, absl::UnixEpoch())) {
     EXPECT_EQ(decision.placed.has_value(), decision.reason.empty());
     found.push_back(decision.placed.has_value() ? decision.id
                                                 : decision.id + ": " + decision.reason);
@@ -156,11 +156,11 @@ TEST(Placement, ANodeToAvoidIsTakenOnlyWhenThereIsNoOther) {
   Slots slots;
   slots.Offer("bad", Numbers(4));
   slots.Offer("good", Numbers(2));
-  Waiting job{.id = "a", .number = 1, .world_size = 2, .avoid = {"bad"}};
-  EXPECT_EQ(*PlaceInLine({job}, slots, {}, absl::UnixEpoch())[0].placed,
+  WaitingJob job{.id = "a", .number = 1, .world_size = 2, .avoid = {"bad"}};
+  EXPECT_EQ(*PlaceJobs({job}, slots, {}, absl::UnixEpoch())[0].placed,
             (std::vector<Slot>{{"good", 0}, {"good", 1}}));
   job.world_size = 3;
-  EXPECT_EQ(*PlaceInLine({job}, slots, {}, absl::UnixEpoch())[0].placed,
+  EXPECT_EQ(*PlaceJobs({job}, slots, {}, absl::UnixEpoch())[0].placed,
             (std::vector<Slot>{{"good", 0}, {"good", 1}, {"bad", 0}}));
 }
 

@@ -4,18 +4,18 @@
 
 namespace muster::membership {
 
-Agents::Attached Agents::Attach(const Agent& agent, PeerStreamId session, absl::Time now) {
+Agents::Attached Agents::Attach(const Agent& agent, PeerStreamId stream, absl::Time now) {
   Attached result;
   const auto known = agents_.find(agent.node);
   if (known != agents_.end()) {
-    result.replaced = known->second.session;
+    result.replaced = known->second.stream;
     result.new_incarnation = known->second.incarnation != agent.incarnation;
   }
   Agent& entry = agents_[agent.node];
   const absl::Time last_seen = entry.last_seen;
   const absl::Duration answered = entry.answered;
   entry = agent;
-  entry.session = session;
+  entry.stream = stream;
   entry.last_seen = last_seen;
   entry.answered = answered;
   entry.lease_end = absl::InfinitePast();
@@ -26,7 +26,7 @@ Agents::Attached Agents::Attach(const Agent& agent, PeerStreamId session, absl::
 void Agents::Expect(const Agent& agent, absl::Time now) {
   Agent& entry = agents_[agent.node];
   entry = agent;
-  entry.session = 0;
+  entry.stream = 0;
   entry.lease_end = now + timing_.Grant();
 }
 
@@ -43,10 +43,10 @@ void Agents::Heard(Agent* agent, absl::Time now) const {
   agent->lease_end = std::max(agent->lease_end, now + timing_.Grant());
 }
 
-bool Agents::Detached(const std::string& node, PeerStreamId session) {
+bool Agents::Detached(const std::string& node, PeerStreamId stream) {
   const auto agent = agents_.find(node);
-  if (agent == agents_.end() || agent->second.session != session) return false;
-  agent->second.session = 0;
+  if (agent == agents_.end() || agent->second.stream != stream) return false;
+  agent->second.stream = 0;
   agent->second.lease_end = LeaseEndOfDetached(agent->second, detached_had_grace_, timing_.Grant());
   return true;
 }

@@ -41,14 +41,14 @@ struct Agent {
   std::string version;
   // The protocol of the agent's program; 0 until it attaches.
   uint32_t protocol = 0;
-  PeerStreamId session = 0;
+  PeerStreamId stream = 0;
   absl::Time last_seen = absl::InfinitePast();
   // The total time during which messages came from the agent. Of each gap between two messages, at
   // most two heartbeat intervals count.
   absl::Duration answered;
   absl::Time lease_end = absl::InfiniteFuture();
 
-  bool attached() const { return session != 0; }
+  bool attached() const { return stream != 0; }
 };
 
 struct LostAgent {
@@ -79,15 +79,15 @@ class Agents {
   };
   // Attaches an agent's process, which takes over the name from an older process. The caller first
   // checks that this incarnation was not replaced before.
-  Attached Attach(const Agent& agent, PeerStreamId session, absl::Time now);
+  Attached Attach(const Agent& agent, PeerStreamId stream, absl::Time now);
   // Adds an agent that the store names. It is detached, and has its whole lease.
   void Expect(const Agent& agent, absl::Time now);
   // Adds a lost agent whose workers continue. The agent is detached, and its lease is not checked
   // before the next Attach.
   void ExpectForGood(const Agent& agent) { Expect(agent, absl::InfiniteFuture()); }
   void Heard(const std::string& node, absl::Time now);
-  // Detaches the agent if `session` is still its stream. Returns whether it was.
-  bool Detached(const std::string& node, PeerStreamId session);
+  // Detaches the agent if `stream` is still its stream. Returns whether it was.
+  bool Detached(const std::string& node, PeerStreamId stream);
   void Forget(const std::string& node) { agents_.erase(node); }
 
   std::vector<LostAgent> Expire(absl::Time now);

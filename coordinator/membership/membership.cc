@@ -26,7 +26,7 @@ void Membership::ExpectWorker(const WorkerId& id, const std::string& node, bool 
   if (attached_before) worker.lease_end = now + timing_.Grant();
 }
 
-absl::StatusOr<PeerStreamId> Membership::AttachWorker(const WorkerId& id, PeerStreamId session,
+absl::StatusOr<PeerStreamId> Membership::AttachWorker(const WorkerId& id, PeerStreamId stream,
                                                       absl::Time now, uint32_t protocol) {
   const auto found = workers_.find({id.job, id.rank});
   const std::string who =
@@ -48,8 +48,8 @@ absl::StatusOr<PeerStreamId> Membership::AttachWorker(const WorkerId& id, PeerSt
     return Stale("STALE_INCARNATION",
                  absl::StrCat(who, ": its node '", worker.node, "' was given up"));
   }
-  const PeerStreamId replaced = worker.session;
-  worker.session = session;
+  const PeerStreamId replaced = worker.stream;
+  worker.stream = stream;
   worker.protocol = protocol;
   Heard(&worker, now);
   return replaced;
@@ -110,10 +110,10 @@ void Membership::SessionStarted(const WorkerId& id, absl::Time now) {
   worker->progressed = now;
 }
 
-bool Membership::WorkerDetached(const WorkerId& id, PeerStreamId session) {
+bool Membership::WorkerDetached(const WorkerId& id, PeerStreamId stream) {
   Worker* worker = Find(id);
-  if (worker == nullptr || worker->session != session) return false;
-  worker->session = 0;
+  if (worker == nullptr || worker->stream != stream) return false;
+  worker->stream = 0;
   worker->lease_end = LeaseEndOfDetached(*worker, detached_had_grace_, timing_.Grant());
   return true;
 }
@@ -126,23 +126,23 @@ void Membership::Release(const std::string& job, uint32_t rank) {
 PeerStreamId Membership::Forget(const std::string& job, uint32_t rank) {
   const auto found = workers_.find({job, rank});
   if (found == workers_.end()) return 0;
-  const PeerStreamId session = found->second.session;
+  const PeerStreamId stream = found->second.stream;
   workers_.erase(found);
-  return session;
+  return stream;
 }
 
 std::vector<PeerStreamId> Membership::LoseNode(
     const std::string& node, const std::function<bool(const std::string& job)>& continues,
     absl::Time now) {
-  std::vector<PeerStreamId> sessions;
+  std::vector<PeerStreamId> streams;
   for (auto& [key, worker] : workers_) {
     if (worker.node != node || continues(worker.id.job)) continue;
     worker.node_lost = true;
     // A worker that never attached holds no lease, and is refused from now on.
     if (worker.lease_end == absl::InfiniteFuture()) worker.lease_end = now;
-    if (worker.attached()) sessions.push_back(std::exchange(worker.session, 0));
+    if (worker.attached()) streams.push_back(std::exchange(worker.stream, 0));
   }
-  return sessions;
+  return streams;
 }
 
 bool Membership::AgentAnswers(const Worker& worker, absl::Time now) const {
@@ -213,7 +213,7 @@ void Membership::ExpireHung(absl::Time now, Expired* expired) {
 
 void Membership::GiveUp(Worker* worker) {
   worker->given_up = true;
-  worker->session = 0;  // the caller that expires the worker closes the stream
+  worker->stream = 0;  // the caller that expires the worker closes the stream
 }
 
 void Membership::Grant(Grace whom, absl::Time now) {

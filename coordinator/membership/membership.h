@@ -44,7 +44,7 @@ struct Worker {
   std::string node;
   // The worker's control stream. Its number has nothing to do with session_started, which means
   // training.
-  PeerStreamId session = 0;
+  PeerStreamId stream = 0;
   uint32_t protocol = 0;
   absl::Time last_seen = absl::InfinitePast();
   // The agent's `answered` at the time of last_seen.
@@ -75,7 +75,7 @@ struct Worker {
   // when its own lease ends.
   bool node_lost = false;
 
-  bool attached() const { return session != 0; }
+  bool attached() const { return stream != 0; }
 };
 
 class Membership {
@@ -94,8 +94,8 @@ class Membership {
                     absl::Time now, const std::optional<ProgressLimits>& limits = std::nullopt);
   // Attaches the rank's process. Returns the replaced stream (0: none). FAILED_PRECONDITION
   // STALE_GENERATION or STALE_INCARNATION if it is not the expected process of the rank.
-  absl::StatusOr<PeerStreamId> AttachWorker(const WorkerId& id, PeerStreamId session,
-                                            absl::Time now, uint32_t protocol = 0);
+  absl::StatusOr<PeerStreamId> AttachWorker(const WorkerId& id, PeerStreamId stream, absl::Time now,
+                                            uint32_t protocol = 0);
   void WorkerHeard(const WorkerId& id, absl::Time now);
   // Takes a heartbeat with the worker's progress. Returns whether `step` or `progress` changed.
   // `activity` grows with each batch and each block of bytes.
@@ -104,7 +104,7 @@ class Membership {
   void WorkerMemory(const WorkerId& id, const std::string& memory);
   void WorkerWrites(const WorkerId& id, const std::optional<FileWriting>& writing);
   void SessionStarted(const WorkerId& id, absl::Time now);
-  bool WorkerDetached(const WorkerId& id, PeerStreamId session);
+  bool WorkerDetached(const WorkerId& id, PeerStreamId stream);
   void Release(const std::string& job, uint32_t rank);
   // Handles the loss of a node's agent. Messages of its workers are ignored from then on; each
   // worker is gone when its own lease is over. Returns the streams to close. Workers of jobs for

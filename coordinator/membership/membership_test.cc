@@ -73,7 +73,7 @@ TEST(Agents, ANewProcessReplacesTheOneOfTheSameName) {
   members.agents().Attach(AgentOf("n", "a"), 1, At(0));
   const auto next = members.agents().Attach(AgentOf("n", "b"), 2, At(1));
   EXPECT_TRUE(next.new_incarnation);
-  EXPECT_EQ(members.agents().Find("n")->session, 2);
+  EXPECT_EQ(members.agents().Find("n")->stream, 2);
 }
 
 TEST(Workers, OnlyTheExpectedProcessAttaches) {

@@ -10,7 +10,7 @@
 //
 // gRPC finds methods by their handlers. A service that derives from Admitting replaces the handlers
 // of its generated base by handlers that get bytes. Streams of agents and workers are handled in
-// session.h.
+// peer_stream.h.
 #ifndef MUSTER_COORDINATOR_SERVICE_ADMISSION_H_
 #define MUSTER_COORDINATOR_SERVICE_ADMISSION_H_
 

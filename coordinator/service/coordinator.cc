@@ -65,9 +65,9 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
   };
   self->health_.Woke(SteadyNow());
   ASSIGN_OR_RETURN(self->engine_, Engine::Start(std::move(engine), store));
-  self->engine_->Post(
-      [](cluster::Cluster& cluster, absl::Time now) { cluster.Handle(cluster::Judge{false}, now); },
-      nullptr);
+  self->engine_->Post([](cluster::Cluster& cluster,
+                         absl::Time now) { cluster.Handle(cluster::JudgeLiveness{false}, now); },
+                      nullptr);
   if (options.observed) {
     self->engine_->Aside([raw = self.get()](const cluster::Cluster& cluster, absl::Time) {
       raw->CountAllJobs(cluster);
@@ -105,9 +105,9 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
     return IsRefusedByItsService(method) ? absl::OkStatus() : authorize(caller, method);
   };
   ASSIGN_OR_RETURN(self->server_, Server::Start(server, services));
-  self->engine_->Post(
-      [](cluster::Cluster& cluster, absl::Time now) { cluster.Handle(cluster::Judge{true}, now); },
-      nullptr);
+  self->engine_->Post([](cluster::Cluster& cluster,
+                         absl::Time now) { cluster.Handle(cluster::JudgeLiveness{true}, now); },
+                      nullptr);
   self->engine_->Aside([raw = self.get()](cluster::Cluster&, absl::Time) {
     raw->listens_ = true;
     raw->SayHealth();
@@ -141,8 +141,8 @@ void Coordinator::SayHealth() {
 }
 
 void Coordinator::CountAllJobs(const cluster::Cluster& cluster) {
-  census_.emplace(kObservedLimits.ended_jobs);
-  for (const auto& [number, id] : cluster.submitted()) census_->Saw(*cluster.Find(id));
+  job_states_.emplace(kObservedLimits.ended_jobs);
+  for (const auto& [number, id] : cluster.submitted()) job_states_->Saw(*cluster.Find(id));
 }
 
 absl::StatusOr<Observation> Coordinator::Observe(absl::Duration timeout) {
@@ -160,8 +160,8 @@ absl::StatusOr<Observation> Coordinator::Observe(absl::Duration timeout) {
       if (!answer->wanted) return;
     }
     Observation observation;
-    if (census_.has_value()) {
-      observation = service::Observe(cluster, *census_, kObservedLimits, now);
+    if (job_states_.has_value()) {
+      observation = service::Observe(cluster, *job_states_, kObservedLimits, now);
     }
     observation.store_writable = !engine_->trouble().has_value();
     absl::MutexLock lock(&answer->mutex);
@@ -187,7 +187,7 @@ Coordinator::~Coordinator() {
   if (webhooks_ != nullptr) webhooks_->Stop();
   if (server_ != nullptr) {
     engine_->Aside([](cluster::Cluster& cluster, absl::Time now) {
-      cluster.Handle(cluster::Judge{false}, now);
+      cluster.Handle(cluster::JudgeLiveness{false}, now);
     });
     // Read runs after everything posted before it, or at once if the store is in trouble.
     engine_->Read([this](const absl::Status&) {
@@ -258,18 +258,18 @@ bool Coordinator::Drained::Await(absl::Duration timeout) {
 void Coordinator::CarryOut(const cluster::Effect& effect) {
   std::visit(
       Overloaded{
-          [this](const cluster::SendToAgent& send) { Send(send.session, send.order); },
-          [this](const cluster::SendToWorker& send) { Send(send.session, send.order); },
+          [this](const cluster::SendToAgent& send) { Send(send.stream, send.order); },
+          [this](const cluster::SendToWorker& send) { Send(send.stream, send.order); },
           [this](const cluster::CloseStream& close) {
-            if (PeerStream* stream = peers_.streams.Find(close.session)) stream->End(close.why);
+            if (PeerStream* stream = peers_.streams.Find(close.stream)) stream->End(close.why);
           },
           [this](const cluster::JobChanged& changed) { TellChange(changed.job); },
           [this](const cluster::JobDeleted& deleted) { TellDeletion(deleted.job); },
           [this](const cluster::StepsChanged& changed) { following_.steps.Poke(changed.job); },
           [this](const cluster::LogsChanged& changed) { following_.logs.Poke(changed.job); },
-          [](const cluster::Say& say) { spdlog::info("{}", say.text); },
-          [this](const cluster::Deliver& deliver) { Deliver(deliver.message); },
-          [this](const cluster::Withdraw& withdraw) {
+          [](const cluster::LogMessage& say) { spdlog::info("{}", say.text); },
+          [this](const cluster::SendWebhook& deliver) { Deliver(deliver.message); },
+          [this](const cluster::WithdrawWebhook& withdraw) {
             if (!undelivered_.has_value()) webhooks_->Withdraw(withdraw.receiver, withdraw.number);
           },
       },
@@ -304,7 +304,7 @@ void Coordinator::TellChange(const std::string& job) {
   following_.jobs.Poke(job);
   CheckDrained();
   const jobs::Job* found = engine_->cluster().Find(job);
-  if (census_.has_value() && found != nullptr) census_->Saw(*found);
+  if (job_states_.has_value() && found != nullptr) job_states_->Saw(*found);
   // The streams that follow the job's logs and steps end with the job.
   if (found == nullptr || !found->terminal()) return;
   following_.logs.Poke(job);
@@ -313,7 +313,7 @@ void Coordinator::TellChange(const std::string& job) {
 
 void Coordinator::TellDeletion(const std::string& job) {
   for (Followers* followers : following_.all()) followers->JobDeleted(job);
-  if (census_.has_value()) census_->Deleted(job);
+  if (job_states_.has_value()) job_states_->Deleted(job);
 }
 
 }  // namespace muster::service

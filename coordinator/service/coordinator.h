@@ -25,8 +25,8 @@
 #include "coordinator/service/engine.h"
 #include "coordinator/service/follow.h"
 #include "coordinator/service/observation.h"
+#include "coordinator/service/peer_stream.h"
 #include "coordinator/service/secrets.h"
-#include "coordinator/service/session.h"
 #include "coordinator/service/transfers.h"
 #include "coordinator/store/store.h"
 #include "coordinator/webhook/sender.h"
@@ -162,7 +162,7 @@ class Coordinator {
   // Whether the store's data is damaged.
   bool failed_ = false;
   // The counts of jobs; absent unless options.observed.
-  std::optional<Census> census_;
+  std::optional<JobStateIndex> job_states_;
   // Whether server_ is set and listens.
   bool listens_ = false;
   // The messages that came before webhooks_ was set; absent after that.

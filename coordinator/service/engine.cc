@@ -116,11 +116,11 @@ void Engine::Loop() {
     const bool stopping = arrived.stopping;
     std::move(arrived.tasks.begin(), arrived.tasks.end(), std::back_inserter(waiting_));
     const absl::Time now = options_.clock();
-    for (const EngineInbox::Beat& beat : arrived.aside) beat.apply(*cluster_, beat.posted);
+    for (const EngineInbox::AsideTask& task : arrived.aside) task.apply(*cluster_, task.posted);
     if (options_.on_wake) options_.on_wake(now);
     const absl::Duration gap = now - std::exchange(last_wake_, now);
     if (gap > kPauseOfLease * options_.cluster.timing.lease) {
-      cluster_->Handle(cluster::WasAway{gap}, now);
+      cluster_->Handle(cluster::CoordinatorPaused{gap}, now);
     }
     if (arrived.committed.has_value()) TakeResult(*arrived.committed);
     LookAfterCommit(now, stopping);
@@ -237,9 +237,9 @@ void Engine::BeWell() {
   const absl::Duration lasted = now - trouble_->since;
   spdlog::info("the store can be written again, after {}", absl::FormatDuration(lasted));
   trouble_.reset();
-  // StoreWasAway comes before the next tick: peers that could not attach during the trouble still
-  // hold their lease.
-  cluster_->Handle(cluster::StoreWasAway{lasted}, now);
+  // StoreUnavailable comes before the next tick: peers that could not attach during the trouble
+  // still hold their lease.
+  cluster_->Handle(cluster::StoreUnavailable{lasted}, now);
   if (options_.on_trouble) options_.on_trouble(trouble_);
 }
 

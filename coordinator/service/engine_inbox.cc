@@ -23,9 +23,9 @@ void EngineInbox::Post(Task task) {
   if (task.done) task.done(Stopping());
 }
 
-void EngineInbox::Aside(Beat beat) {
+void EngineInbox::Aside(AsideTask task) {
   absl::MutexLock lock(&mutex_);
-  contents_.aside.push_back(std::move(beat));
+  contents_.aside.push_back(std::move(task));
   changed_.Changed();
 }
 

@@ -31,13 +31,13 @@ class EngineInbox {
     Done done;
   };
   // A heartbeat, or other work of Engine::Aside.
-  struct Beat {
+  struct AsideTask {
     Apply apply;
     absl::Time posted;
   };
   struct Contents {
     std::vector<Task> tasks;
-    std::vector<Beat> aside;
+    std::vector<AsideTask> aside;
     // The result of the commit that was in progress.
     std::optional<absl::Status> committed;
     bool stopping = false;
@@ -45,7 +45,7 @@ class EngineInbox {
 
   // Adds a task. A task that is posted after Stop() is answered at once.
   void Post(Task task);
-  void Aside(Beat beat);
+  void Aside(AsideTask task);
   void Committed(absl::Status committed);
   void Stop();
 

@@ -80,20 +80,20 @@ void ObserveRanks(const jobs::Job& job, const cluster::Cluster& cluster, size_t 
   }
 }
 
-void ObserveJobs(const cluster::Cluster& cluster, const Census& census,
+void ObserveJobs(const cluster::Cluster& cluster, const JobStateIndex& index,
                  const ObservedLimits& limits, absl::Time now, Observation* out, UsedSlots* used) {
   // Jobs with processes come first.
   std::vector<const jobs::Job*> live;
   std::vector<const jobs::Job*> others;
-  for (const auto& [number, id] : census.open()) {
+  for (const auto& [number, id] : index.open()) {
     const jobs::Job* job = cluster.Find(id);
     if (job == nullptr) continue;
     (job->live() ? live : others).push_back(job);
     out->operations_pending += job->commands.open().size();
     if (job->state() == jobs::State::kQueued) {
-      Line& line = out->lines[job->plan.device];
-      ++line.jobs;
-      line.oldest_wait = std::max(line.oldest_wait, now - WaitsSince(*job));
+      DeviceQueue& queue = out->queues[job->plan.device];
+      ++queue.jobs;
+      queue.oldest_wait = std::max(queue.oldest_wait, now - WaitsSince(*job));
     }
   }
   size_t ranks_left = limits.ranks;
@@ -108,7 +108,7 @@ void ObserveJobs(const cluster::Cluster& cluster, const Census& census,
   }
   out->jobs_left_out = live.size() + others.size() - out->jobs.size();
   const absl::Time oldest = now - absl::Seconds(limits.ended_seconds);
-  for (const Census::Ended* all : {&census.failed(), &census.ended()}) {
+  for (const JobStateIndex::Ended* all : {&index.failed(), &index.ended()}) {
     for (auto ended = all->rbegin(); ended != all->rend(); ++ended) {
       if (ended->first.first < oldest) break;
       const jobs::Job* job = cluster.Find(ended->second);
@@ -143,7 +143,7 @@ void ObserveNodes(const cluster::Cluster& cluster, const UsedSlots& used, size_t
 
 }  // namespace
 
-void Census::Saw(const jobs::Job& job) {
+void JobStateIndex::Saw(const jobs::Job& job) {
   const auto found = seen_.find(job.id);
   if (found != seen_.end()) {
     const Seen& before = found->second;
@@ -161,7 +161,7 @@ void Census::Saw(const jobs::Job& job) {
   if (ended.size() > most_ended_) ended.erase(ended.begin());
 }
 
-void Census::Deleted(const std::string& job_id) {
+void JobStateIndex::Deleted(const std::string& job_id) {
   const auto found = seen_.find(job_id);
   if (found == seen_.end()) return;
   const Seen& seen = found->second;
@@ -172,12 +172,12 @@ void Census::Deleted(const std::string& job_id) {
   seen_.erase(found);
 }
 
-Observation Observe(const cluster::Cluster& cluster, const Census& census,
+Observation Observe(const cluster::Cluster& cluster, const JobStateIndex& index,
                     const ObservedLimits& limits, absl::Time now) {
   Observation out;
-  out.jobs_by_state = census.counts();
+  out.jobs_by_state = index.counts();
   UsedSlots used;
-  ObserveJobs(cluster, census, limits, now, &out, &used);
+  ObserveJobs(cluster, index, limits, now, &out, &used);
   ObserveNodes(cluster, used, limits.nodes, &out);
   return out;
 }

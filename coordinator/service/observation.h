@@ -70,7 +70,7 @@ struct ObservedNode {
 };
 
 // The QUEUED jobs for one kind of device that wait for their first start.
-struct Line {
+struct DeviceQueue {
   uint64_t jobs = 0;
   absl::Duration oldest_wait;
 };
@@ -83,7 +83,7 @@ struct Observation {
   std::map<jobs::Device, uint64_t> slots;
   std::map<jobs::Device, uint64_t> used_slots;
   uint64_t quarantined_slots = 0;
-  std::map<jobs::Device, Line> lines;
+  std::map<jobs::Device, DeviceQueue> queues;
   uint64_t operations_pending = 0;
   // Whether the database can be written.
   bool store_writable = true;
@@ -98,11 +98,11 @@ struct Observation {
 
 // The jobs in each state, the jobs that have not ended, and the jobs that ended last. Each change
 // of a job updates the census, so that readers need not look at all jobs. Pure; one thread.
-class Census {
+class JobStateIndex {
  public:
   // `most_ended`: how many failed jobs are remembered by name, and how many jobs that ended
   // otherwise.
-  explicit Census(size_t most_ended) : most_ended_(most_ended) {}
+  explicit JobStateIndex(size_t most_ended) : most_ended_(most_ended) {}
 
   // Adds a job, or updates a job that may have changed.
   void Saw(const jobs::Job& job);
@@ -133,7 +133,7 @@ class Census {
   Ended ended_;
 };
 
-Observation Observe(const cluster::Cluster& cluster, const Census& census,
+Observation Observe(const cluster::Cluster& cluster, const JobStateIndex& index,
                     const ObservedLimits& limits, absl::Time now);
 
 }  // namespace muster::service

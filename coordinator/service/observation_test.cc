@@ -22,11 +22,11 @@ using testing::Pair;
 class ObservationTest : public testing::Test {
  protected:
   Observation Look(const ObservedLimits& limits = {}) {
-    Census census(limits.ended_jobs);
+    JobStateIndex index(limits.ended_jobs);
     for (const auto& [number, id] : world_.cluster().submitted()) {
-      census.Saw(*world_.cluster().Find(id));
+      index.Saw(*world_.cluster().Find(id));
     }
-    return Observe(world_.cluster(), census, limits, world_.now());
+    return Observe(world_.cluster(), index, limits, world_.now());
   }
   static std::vector<std::string> Ids(const Observation& seen) {
     std::vector<std::string> ids;
@@ -61,9 +61,9 @@ TEST_F(ObservationTest, TheWaitIsThatOfTheJobThatWaitsLongest) {
   world_.Submit("b", 2);
   world_.seconds += 5;
   const Observation seen = Look();
-  EXPECT_EQ(seen.lines.at(Device::kCpu).jobs, 2);
-  EXPECT_EQ(seen.lines.at(Device::kCpu).oldest_wait, absl::Seconds(15));
-  EXPECT_FALSE(seen.lines.contains(Device::kCuda));
+  EXPECT_EQ(seen.queues.at(Device::kCpu).jobs, 2);
+  EXPECT_EQ(seen.queues.at(Device::kCpu).oldest_wait, absl::Seconds(15));
+  EXPECT_FALSE(seen.queues.contains(Device::kCuda));
 }
 
 TEST_F(ObservationTest, AJobThatIsRetriedHasNotWaitedBeforeTheRetry) {
@@ -72,7 +72,7 @@ TEST_F(ObservationTest, AJobThatIsRetriedHasNotWaitedBeforeTheRetry) {
   world_.seconds += 1000;
   ASSERT_TRUE(world_.Command("a", {.kind = v1::Operation::RESUME}).ok());
   world_.seconds += 5;
-  EXPECT_EQ(Look().lines.at(Device::kCpu).oldest_wait, absl::Seconds(5));
+  EXPECT_EQ(Look().queues.at(Device::kCpu).oldest_wait, absl::Seconds(5));
 }
 
 TEST_F(ObservationTest, AJobThatHasEndedIsToldForATimeAndThenOnlyCounted) {
@@ -94,7 +94,7 @@ TEST_F(ObservationTest, JobsWithProcessesAreToldBeforeThoseThatWait) {
   const Observation seen = Look({.jobs = 2});
   EXPECT_THAT(Ids(seen), ElementsAre("trains", "waits"));
   EXPECT_EQ(seen.jobs_left_out, 1);
-  EXPECT_EQ(seen.lines.at(Device::kCpu).jobs, 2);
+  EXPECT_EQ(seen.queues.at(Device::kCpu).jobs, 2);
 }
 
 TEST_F(ObservationTest, RanksAndNodesBeyondTheLimitsAreOnlyCounted) {

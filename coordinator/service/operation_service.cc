@@ -13,10 +13,10 @@
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/admission.h"
 #include "coordinator/service/follow.h"
+#include "coordinator/service/peer_stream.h"
 #include "coordinator/service/permit.h"
 #include "coordinator/service/request.h"
 #include "coordinator/service/services.h"
-#include "coordinator/service/session.h"
 #include "coordinator/service/transfers.h"
 #include "coordinator/service/wire.h"
 #include "proto/muster/v1/operation_service.grpc.pb.h"
@@ -97,8 +97,8 @@ absl::StatusOr<Sender> SenderOf(const cluster::Cluster& cluster, const PeerStrea
   if (job == nullptr) return NoSuchJob(id.job_id);
   Sender sender;
   ASSIGN_OR_RETURN(sender.file, DownloadOf(*job, id.number));
-  ASSIGN_OR_RETURN(const auto session, AgentFor(sender.file, cluster.membership()));
-  sender.stream = peers.Find(session);
+  ASSIGN_OR_RETURN(const auto stream, AgentFor(sender.file, cluster.membership()));
+  sender.stream = peers.Find(stream);
   // The stream has just ended.
   if (sender.stream == nullptr) {
     return Refuse(absl::StatusCode::kUnavailable, "NODE_NOT_ATTACHED",

@@ -1,5 +1,7 @@
 // A stream that receives faster than the engine's thread works. There is no connection: the test
 // gives the stream the bytes that gRPC would read.
+#include "coordinator/service/peer_stream.h"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -13,7 +15,6 @@
 #include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/engine.h"
-#include "coordinator/service/session.h"
 #include "coordinator/store/memory_store.h"
 #include "proto/muster/v1/agent_service.pb.h"
 

@@ -10,8 +10,8 @@
 #include "coordinator/membership/timing.h"
 #include "coordinator/service/engine.h"
 #include "coordinator/service/follow.h"
+#include "coordinator/service/peer_stream.h"
 #include "coordinator/service/secrets.h"
-#include "coordinator/service/session.h"
 #include "coordinator/service/transfers.h"
 #include "coordinator/store/store.h"
 

@@ -12,24 +12,24 @@ absl::Status Broken(const std::string& what) {
 
 }  // namespace
 
-TransferCore::Acts TransferCore::Finish(const absl::Status& client, const absl::Status& agent) {
-  Acts acts;
-  if (ended_) return acts;
+TransferCore::Actions TransferCore::Finish(const absl::Status& client, const absl::Status& agent) {
+  Actions actions;
+  if (ended_) return actions;
   ended_ = true;
   if (writing_) {
     client_end_ = client;
   } else {
-    acts.end_client = client;
+    actions.end_client = client;
   }
   if (reading_) {
     agent_end_ = agent;
   } else if (agent_came_) {
-    acts.end_agent = agent;
+    actions.end_agent = agent;
   }
-  return acts;
+  return actions;
 }
 
-TransferCore::Acts TransferCore::AgentCame(absl::Time now) {
+TransferCore::Actions TransferCore::AgentCame(absl::Time now) {
   if (ended_ || agent_came_) {
     return {.end_agent = Refuse(absl::StatusCode::kNotFound, "TRANSFER_NOT_FOUND",
                                 "nobody waits for this file any more")};
@@ -39,12 +39,13 @@ TransferCore::Acts TransferCore::AgentCame(absl::Time now) {
   return {};
 }
 
-TransferCore::Acts TransferCore::Arrived(Piece piece, const absl::Status& failure, absl::Time now) {
+TransferCore::Actions TransferCore::Arrived(Piece piece, const absl::Status& failure,
+                                            absl::Time now) {
   reading_ = false;
   if (ended_) {
-    Acts acts;
-    acts.end_agent.swap(agent_end_);
-    return acts;
+    Actions actions;
+    actions.end_agent.swap(agent_end_);
+    return actions;
   }
   if (piece == Piece::kFailure) return Finish(failure, absl::OkStatus());
   moved_ = now;
@@ -53,26 +54,26 @@ TransferCore::Acts TransferCore::Arrived(Piece piece, const absl::Status& failur
   return {.write = true};
 }
 
-TransferCore::Acts TransferCore::NothingArrived() {
+TransferCore::Actions TransferCore::NothingArrived() {
   reading_ = false;
   if (!agent_end_.has_value()) return AgentLeft();
-  Acts acts;
-  acts.end_agent.swap(agent_end_);
-  return acts;
+  Actions actions;
+  actions.end_agent.swap(agent_end_);
+  return actions;
 }
 
-TransferCore::Acts TransferCore::AgentLeft() {
+TransferCore::Actions TransferCore::AgentLeft() {
   return Finish(
       Broken(absl::StrCat("the agent of node '", node_, "' stopped sending before the end")),
       ClientGone());
 }
 
-TransferCore::Acts TransferCore::Written(bool ok, absl::Time now) {
+TransferCore::Actions TransferCore::Written(bool ok, absl::Time now) {
   writing_ = false;
   if (client_end_.has_value()) {
-    Acts acts;
-    acts.end_client.swap(client_end_);
-    return acts;
+    Actions actions;
+    actions.end_client.swap(client_end_);
+    return actions;
   }
   if (ended_) return {};
   if (!ok) return Finish(ClientGone(), ClientGone());
@@ -82,9 +83,9 @@ TransferCore::Acts TransferCore::Written(bool ok, absl::Time now) {
   return {.read = true};
 }
 
-TransferCore::Acts TransferCore::ClientLeft() { return Finish(ClientGone(), ClientGone()); }
+TransferCore::Actions TransferCore::ClientLeft() { return Finish(ClientGone(), ClientGone()); }
 
-TransferCore::Acts TransferCore::Ticked(absl::Time now) {
+TransferCore::Actions TransferCore::Ticked(absl::Time now) {
   if (now - moved_ < (agent_came_ ? kMove : kBegin)) return {};
   const std::string waited = absl::FormatDuration(agent_came_ ? kMove : kBegin);
   if (writing_) {
@@ -96,6 +97,6 @@ TransferCore::Acts TransferCore::Ticked(absl::Time now) {
   return Finish(silent, silent);
 }
 
-TransferCore::Acts TransferCore::End(const absl::Status& why) { return Finish(why, why); }
+TransferCore::Actions TransferCore::End(const absl::Status& why) { return Finish(why, why); }
 
 }  // namespace muster::service

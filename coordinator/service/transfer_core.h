@@ -17,7 +17,7 @@ namespace muster::service {
 class TransferCore {
  public:
   // The actions for the caller, in this order.
-  struct Acts {
+  struct Actions {
     bool write = false;  // the piece that arrived, to the client
     bool read = false;   // the agent's next piece
     std::optional<absl::Status> end_client;
@@ -33,27 +33,27 @@ class TransferCore {
   TransferCore(std::string node, absl::Time now) : node_(std::move(node)), moved_(now) {}
 
   // Handles the agent's stream for this transfer. Its first piece follows with Arrived.
-  Acts AgentCame(absl::Time now);
+  Actions AgentCame(absl::Time now);
   // Handles a piece. `failure`: the error of a kFailure piece.
-  Acts Arrived(Piece piece, const absl::Status& failure, absl::Time now);
+  Actions Arrived(Piece piece, const absl::Status& failure, absl::Time now);
   // Handles the end of the agent's stream without a last piece: the stream broke or ended.
-  Acts NothingArrived();
+  Actions NothingArrived();
   // Handles a broken agent's stream. If a piece is being read, NothingArrived follows.
-  Acts AgentLeft();
+  Actions AgentLeft();
   // Handles the client's taking of a piece, or its broken stream.
-  Acts Written(bool ok, absl::Time now);
-  Acts ClientLeft();
+  Actions Written(bool ok, absl::Time now);
+  Actions ClientLeft();
   // Handles a tick.
-  Acts Ticked(absl::Time now);
+  Actions Ticked(absl::Time now);
   // Ends the transfer.
-  Acts End(const absl::Status& why);
+  Actions End(const absl::Status& why);
 
   // Returns whether the transfer is over. Then the only further act is the end of a stream that was
   // being written or read.
   bool ended() const { return ended_; }
 
  private:
-  Acts Finish(const absl::Status& client, const absl::Status& agent);
+  Actions Finish(const absl::Status& client, const absl::Status& agent);
 
   std::string node_;
   absl::Time moved_;

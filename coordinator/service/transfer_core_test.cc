@@ -10,7 +10,7 @@ using Piece = TransferCore::Piece;
 
 constexpr absl::Time kStart = absl::UnixEpoch();
 
-TransferCore::Acts Data(TransferCore& core, Piece piece = Piece::kData) {
+TransferCore::Actions Data(TransferCore& core, Piece piece = Piece::kData) {
   return core.Arrived(piece, absl::OkStatus(), kStart);
 }
 
@@ -41,10 +41,10 @@ TEST(TransferCore, BothStreamsEndWellWhenTheClientHasTakenTheLastPiece) {
 TEST(TransferCore, TheAgentsFailureIsTheClients) {
   TransferCore core("n", kStart);
   core.AgentCame(kStart);
-  const auto acts = core.Arrived(Piece::kFailure, absl::NotFoundError("removed"), kStart);
-  EXPECT_EQ(acts.end_client, absl::NotFoundError("removed"));
-  EXPECT_EQ(acts.end_agent, absl::OkStatus());
-  EXPECT_FALSE(acts.write);
+  const auto actions = core.Arrived(Piece::kFailure, absl::NotFoundError("removed"), kStart);
+  EXPECT_EQ(actions.end_client, absl::NotFoundError("removed"));
+  EXPECT_EQ(actions.end_agent, absl::OkStatus());
+  EXPECT_FALSE(actions.write);
 }
 
 // Two gRPC operations on one stream must not overlap.
@@ -71,9 +71,9 @@ TEST(TransferCore, TheAgentsStreamEndsOnlyWhenNothingIsReadFromIt) {
     const auto left = core.ClientLeft();
     EXPECT_TRUE(left.end_client.has_value());
     EXPECT_FALSE(left.end_agent.has_value());
-    const auto acts = another_piece ? Data(core) : core.NothingArrived();
-    EXPECT_TRUE(acts.end_agent.has_value());
-    EXPECT_FALSE(acts.write || acts.read || acts.end_client);
+    const auto actions = another_piece ? Data(core) : core.NothingArrived();
+    EXPECT_TRUE(actions.end_agent.has_value());
+    EXPECT_FALSE(actions.write || actions.read || actions.end_client);
     EXPECT_FALSE(core.NothingArrived().end_agent.has_value());
   }
 }
@@ -83,18 +83,18 @@ TEST(TransferCore, AnAgentThatStopsBeforeTheEndBreaksTheTransfer) {
   core.AgentCame(kStart);
   Data(core);
   core.Written(true, kStart);
-  const auto acts = core.NothingArrived();
-  ASSERT_TRUE(acts.end_client.has_value() && acts.end_agent.has_value());
-  EXPECT_EQ(acts.end_client->message(), "the agent of node 'n' stopped sending before the end");
+  const auto actions = core.NothingArrived();
+  ASSERT_TRUE(actions.end_client.has_value() && actions.end_agent.has_value());
+  EXPECT_EQ(actions.end_client->message(), "the agent of node 'n' stopped sending before the end");
 }
 
 TEST(TransferCore, EachStreamEndsOnce) {
   TransferCore core("n", kStart);
   core.AgentCame(kStart);
   EXPECT_TRUE(core.ClientLeft().end_agent.has_value());
-  for (const auto& acts : {core.ClientLeft(), core.AgentLeft(), core.End(absl::AbortedError("")),
-                           core.Ticked(kStart + absl::Hours(1)), Data(core, Piece::kLast)}) {
-    EXPECT_FALSE(acts.write || acts.read || acts.end_client || acts.end_agent);
+  for (const auto& actions : {core.ClientLeft(), core.AgentLeft(), core.End(absl::AbortedError("")),
+                              core.Ticked(kStart + absl::Hours(1)), Data(core, Piece::kLast)}) {
+    EXPECT_FALSE(actions.write || actions.read || actions.end_client || actions.end_agent);
   }
 }
 

@@ -72,7 +72,7 @@ absl::StatusOr<membership::PeerStreamId> AgentFor(const DownloadFile& file,
                   absl::StrCat("the file is on node '", file.node,
                                "', whose agent is not attached; `muster nodes` shows it"));
   }
-  return agent->session;
+  return agent->stream;
 }
 
 class Transfer::ClientEnd final : public ClientStream {
@@ -170,32 +170,32 @@ void Transfer::Take(v1::FilePiece piece) {
   }
   piece.clear_transfer();
   Step([&](TransferCore& core) {
-    const TransferCore::Acts acts = core.Arrived(kind, failure, SteadyNow());
-    if (acts.write) piece_ = std::move(piece);
-    return acts;
+    const TransferCore::Actions actions = core.Arrived(kind, failure, SteadyNow());
+    if (actions.write) piece_ = std::move(piece);
+    return actions;
   });
 }
 
 // A stream is not ended during a write or a read, and no write or read begins after its end
 // (TransferCore). So both streams exist when they are used without the lock.
-void Transfer::Step(const std::function<TransferCore::Acts(TransferCore&)>& event) {
-  TransferCore::Acts acts;
+void Transfer::Step(const std::function<TransferCore::Actions(TransferCore&)>& event) {
+  TransferCore::Actions actions;
   ClientEnd* client = nullptr;
   AgentEnd* agent = nullptr;
   std::string ended;
   {
     absl::MutexLock lock(&mutex_);
-    acts = event(core_);
+    actions = event(core_);
     client = client_;
     agent = agent_;
     if (core_.ended()) ended = std::exchange(id_, "");
   }
   const auto self = shared_from_this();
   if (!ended.empty()) transfers_->Remove(ended);
-  if (acts.write) client->StartWrite(&piece_);
-  if (acts.read) agent->ReadNext();
-  if (acts.end_agent.has_value()) agent->Finish(ToWire(*acts.end_agent));
-  if (acts.end_client.has_value()) client->Finish(ToWire(*acts.end_client));
+  if (actions.write) client->StartWrite(&piece_);
+  if (actions.read) agent->ReadNext();
+  if (actions.end_agent.has_value()) agent->Finish(ToWire(*actions.end_agent));
+  if (actions.end_client.has_value()) client->Finish(ToWire(*actions.end_client));
 }
 
 Transfers::Transfers() : watcher_([this] { Watch(); }) {}

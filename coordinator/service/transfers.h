@@ -70,7 +70,7 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
   // Takes a piece of the agent.
   void Take(v1::FilePiece piece);
   // Gives an event to the core, and carries out the core's acts.
-  void Step(const std::function<TransferCore::Acts(TransferCore&)>& event);
+  void Step(const std::function<TransferCore::Actions(TransferCore&)>& event);
 
   Transfers* const transfers_;
   absl::Mutex mutex_;

@@ -81,7 +81,7 @@ TEST_F(FullDisk, TheBallastIsMadeAgainOnceThereIsSpace) {
   EXPECT_FALSE(std::filesystem::exists(dir_.Path("ballast"))) << "half of it would only take room";
   Free();
   EXPECT_TRUE(store_->RestoreReserve());
-  EXPECT_EQ(std::filesystem::file_size(dir_.Path("ballast")), Ballast::kBytes);
+  EXPECT_EQ(std::filesystem::file_size(dir_.Path("ballast")), DiskReserve::kBytes);
 }
 
 TEST_F(FullDisk, IsOpenedWithTheSpaceOfTheBallastAndReported) {

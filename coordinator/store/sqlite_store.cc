@@ -95,14 +95,14 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string
   // A full disk has no space for the files that SQLite keeps beside this one. If SQLite cannot make
   // them, its error does not give the reason.
   const bool full = absl::IsResourceExhausted(opened) ||
-                    (absl::IsUnavailable(opened) && store->ballast_.DiskIsFull());
-  if (full && store->ballast_.Release()) {
+                    (absl::IsUnavailable(opened) && store->reserve_.DiskIsFull());
+  if (full && store->reserve_.Release()) {
     store->db_.Close();
     opened = store->OpenFile();
     if (!opened.ok()) {
       // The next start needs the ballast again.
       store->db_.Close();
-      store->ballast_.Restore().IgnoreError();
+      store->reserve_.Restore().IgnoreError();
     }
   }
   RETURN_IF_ERROR(Annotate(opened, store->path_));
@@ -114,7 +114,7 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string
   }
   // Without the ballast a full disk would be noticed only when not even a deletion can be written.
   store->opened_short_of_room_ =
-      absl::IsResourceExhausted(store->ballast_.Restore()) && !store->HasRoomWithin();
+      absl::IsResourceExhausted(store->reserve_.Restore()) && !store->HasRoomWithin();
   return store;
 }
 
@@ -168,12 +168,12 @@ absl::StatusOr<std::string> SqliteStore::Backup() {
   return copied;
 }
 
-bool SqliteStore::RestoreReserve() { return ballast_.Restore().ok() || HasRoomWithin(); }
+bool SqliteStore::RestoreReserve() { return reserve_.Restore().ok() || HasRoomWithin(); }
 
 bool SqliteStore::HasRoomWithin() {
   const auto pages = db_.Number("PRAGMA freelist_count");
   const auto page = db_.Number("PRAGMA page_size");
-  return pages.ok() && page.ok() && *pages * *page >= uint64_t{Ballast::kBytes};
+  return pages.ok() && page.ok() && *pages * *page >= uint64_t{DiskReserve::kBytes};
 }
 
 absl::Status SqliteStore::Remove(const Batch& batch) {

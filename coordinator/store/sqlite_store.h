@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/store/ballast.h"
 #include "coordinator/store/database.h"
+#include "coordinator/store/disk_reserve.h"
 #include "coordinator/store/metrics_tables.h"
 #include "coordinator/store/store.h"
 
@@ -30,7 +30,7 @@ class SqliteStore : public Store {
   ~SqliteStore() override;
 
   absl::Status Commit(const Batch& batch) override;
-  bool ReleaseReserve() override { return ballast_.Release(); }
+  bool ReleaseReserve() override { return reserve_.Release(); }
   bool RestoreReserve() override;
   bool OpenedShortOfRoom() const override { return opened_short_of_room_; }
   absl::StatusOr<std::string> Backup() override;
@@ -43,7 +43,7 @@ class SqliteStore : public Store {
  private:
   SqliteStore(const std::string& directory, const StoreOptions& options)
       : path_(directory + "/muster.db"),
-        ballast_(directory + "/ballast"),
+        reserve_(directory + "/ballast"),
         metrics_(&db_, options.kept_metrics) {}
 
   // Returns whether the file has as much free space from deleted rows as the ballast takes up.
@@ -58,7 +58,7 @@ class SqliteStore : public Store {
   absl::Status LoadLists(std::map<std::string, jobs::Job>* jobs);
 
   const std::string path_;
-  Ballast ballast_;
+  DiskReserve reserve_;
   bool opened_short_of_room_ = false;
   int lock_fd_ = -1;
   Database db_;

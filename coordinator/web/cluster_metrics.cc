@@ -30,9 +30,9 @@ void AddJobs(const service::Observation& seen, Exposition* out) {
                            "How long the job that waits longest has waited for its start, by the "
                            "kind of device; 0 if none waits.");
   for (const jobs::Device device : kDevices) {
-    const service::Line line = Count(seen.lines, device);
-    waiting.Set({{"device", DeviceName(device)}}, line.jobs);
-    wait.Set({{"device", DeviceName(device)}}, absl::ToDoubleSeconds(line.oldest_wait));
+    const service::DeviceQueue queue = Count(seen.queues, device);
+    waiting.Set({{"device", DeviceName(device)}}, queue.jobs);
+    wait.Set({{"device", DeviceName(device)}}, absl::ToDoubleSeconds(queue.oldest_wait));
   }
   out->Gauge("muster_operations_pending", "Number of operations of all jobs that are not done.")
       .Set({}, seen.operations_pending);

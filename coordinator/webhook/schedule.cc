@@ -9,16 +9,16 @@
 namespace muster::webhook {
 
 void Schedule::Add(store::DeliveryRow message) {
-  lines_[message.job_id].messages.push_back(std::move(message));
+  queues_[message.job_id].messages.push_back(std::move(message));
 }
 
 void Schedule::Withdraw(uint64_t number) {
-  for (auto line = lines_.begin(); line != lines_.end(); ++line) {
+  for (auto queue = queues_.begin(); queue != queues_.end(); ++queue) {
     const size_t removed = std::erase_if(
-        line->second.messages,
+        queue->second.messages,
         [number](const store::DeliveryRow& message) { return message.number == number; });
     if (removed == 0) continue;
-    if (line->second.messages.empty()) lines_.erase(line);
+    if (queue->second.messages.empty()) queues_.erase(queue);
     return;
   }
 }
@@ -26,9 +26,9 @@ void Schedule::Withdraw(uint64_t number) {
 const store::DeliveryRow* Schedule::Due(absl::Time now) const {
   if (now < wait_.until) return nullptr;
   const store::DeliveryRow* oldest = nullptr;
-  for (const auto& [job, line] : lines_) {
-    if (now < line.wait.until) continue;
-    const store::DeliveryRow& first = line.messages.front();
+  for (const auto& [job, queue] : queues_) {
+    if (now < queue.wait.until) continue;
+    const store::DeliveryRow& first = queue.messages.front();
     if (oldest == nullptr || first.number < oldest->number) oldest = &first;
   }
   return oldest;
@@ -36,7 +36,7 @@ const store::DeliveryRow* Schedule::Due(absl::Time now) const {
 
 absl::Time Schedule::NextDue() const {
   absl::Time next = absl::InfiniteFuture();
-  for (const auto& [job, line] : lines_) next = std::min(next, line.wait.until);
+  for (const auto& [job, queue] : queues_) next = std::min(next, queue.wait.until);
   return std::max(next, wait_.until);
 }
 
@@ -54,13 +54,13 @@ Schedule::Result Schedule::Take(const store::DeliveryRow& message, const Answer&
     wait_ = {};
     fails_since_.reset();
   }
-  const auto line = lines_.find(message.job_id);
-  if (line == lines_.end() || line->second.messages.front().number != message.number) return {};
-  if (meaning == Meaning::kMessageFailed) wait = PutOff(&line->second.wait, answer, now, jitter);
+  const auto queue = queues_.find(message.job_id);
+  if (queue == queues_.end() || queue->second.messages.front().number != message.number) return {};
+  if (meaning == Meaning::kMessageFailed) wait = PutOff(&queue->second.wait, answer, now, jitter);
   const std::string what =
       absl::StrCat("message ", message.id, " about job '", message.job_id, "'");
   if (!fails) {
-    Remove(line);
+    Remove(queue);
     const bool refused = meaning == Meaning::kRefused;
     return {.settled = {message.number},
             .say = refused          ? absl::StrCat(why, "; ", what, " is given up")
@@ -69,7 +69,7 @@ Schedule::Result Schedule::Take(const store::DeliveryRow& message, const Answer&
   }
   const bool too_old = now - message.create_time >= retries_.give_up_after;
   if (too_old && meaning == Meaning::kMessageFailed) {
-    Remove(line);
+    Remove(queue);
     return {.settled = {message.number},
             .say = absl::StrCat(why, "; ", what, " is given up after ",
                                 absl::FormatDuration(retries_.give_up_after))};
@@ -89,13 +89,13 @@ Schedule::Result Schedule::Take(const store::DeliveryRow& message, const Answer&
 
 std::vector<uint64_t> Schedule::RemoveOld(absl::Time now) {
   std::vector<uint64_t> removed;
-  for (auto line = lines_.begin(); line != lines_.end();) {
-    std::deque<store::DeliveryRow>& messages = line->second.messages;
+  for (auto queue = queues_.begin(); queue != queues_.end();) {
+    std::deque<store::DeliveryRow>& messages = queue->second.messages;
     while (!messages.empty() && now - messages.front().create_time >= retries_.give_up_after) {
       removed.push_back(messages.front().number);
       messages.pop_front();
     }
-    line = messages.empty() ? lines_.erase(line) : std::next(line);
+    queue = messages.empty() ? queues_.erase(queue) : std::next(queue);
   }
   return removed;
 }
@@ -113,15 +113,15 @@ absl::Duration Schedule::PutOff(Wait* wait, const Answer& answer, absl::Time now
   return next;
 }
 
-void Schedule::Remove(std::map<std::string, Line>::iterator line) {
-  line->second.wait = {};
-  line->second.messages.pop_front();
-  if (line->second.messages.empty()) lines_.erase(line);
+void Schedule::Remove(std::map<std::string, JobQueue>::iterator queue) {
+  queue->second.wait = {};
+  queue->second.messages.pop_front();
+  if (queue->second.messages.empty()) queues_.erase(queue);
 }
 
 size_t Schedule::size() const {
   size_t size = 0;
-  for (const auto& [job, line] : lines_) size += line.messages.size();
+  for (const auto& [job, queue] : queues_) size += queue.messages.size();
   return size;
 }
 

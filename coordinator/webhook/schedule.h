@@ -69,20 +69,20 @@ class Schedule {
     absl::Time until = absl::InfinitePast();
   };
   // The messages about one job, in order.
-  struct Line {
+  struct JobQueue {
     std::deque<store::DeliveryRow> messages;
     Wait wait;
   };
   // Adds a failure to `wait`; returns the length of the wait.
   absl::Duration PutOff(Wait* wait, const Answer& answer, absl::Time now, double jitter) const;
   // Removes the first message of a line.
-  void Remove(std::map<std::string, Line>::iterator line);
+  void Remove(std::map<std::string, JobQueue>::iterator queue);
   // Removes all messages that are too old; returns their numbers.
   std::vector<uint64_t> RemoveOld(absl::Time now);
 
   Retries retries_;
   // The messages by job.
-  std::map<std::string, Line> lines_;
+  std::map<std::string, JobQueue> queues_;
   // The wait of the whole receiver.
   Wait wait_;
   // The time since which all tries have failed; absent if the last try did not fail.

@@ -64,9 +64,9 @@ struct Options {
 void Print(const Json& line) { std::cout << line.dump() << std::endl; }
 
 // The source of the commands from the options, and the sink of events.
-class Outside : public train::CommandSource, public train::EventSink {
+class InMemoryCoordinator : public train::CommandSource, public train::EventSink {
  public:
-  explicit Outside(const Options& options) : options_(options) {
+  explicit InMemoryCoordinator(const Options& options) : options_(options) {
     for (const std::string& freeze : options.freeze) {
       const size_t colon = freeze.find(':');
       train::Command& command = commands_.emplace_back();
@@ -154,9 +154,14 @@ absl::Status Run(const Options& options) {
   ASSIGN_OR_RETURN(const auto gradients, connect("gradients"));
   ASSIGN_OR_RETURN(const auto parameters, connect("parameters"));
   if (cuda) memory::CountDeviceMemory();
-  Outside outside(options);
-  train::SessionParts parts{control.get(), gradients.get(), parameters.get(),   files.get(),
-                            &outside,      &outside,        {.recorded = options.checkpoints}};
+  InMemoryCoordinator coordinator(options);
+  train::SessionParts parts{control.get(),
+                            gradients.get(),
+                            parameters.get(),
+                            files.get(),
+                            &coordinator,
+                            &coordinator,
+                            {.recorded = options.checkpoints}};
   const train::Identity identity{"job", "instance", /*generation=*/1, options.rank,
                                  absl::StrCat("process-", options.rank)};
   ASSIGN_OR_RETURN(const auto session, train::Session::Create(identity, job, parts));

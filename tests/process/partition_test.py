@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tests.process import api, harness, paced_job
-from tests.process.island import Island, available
+from tests.process.remote_host import RemoteHost, available
 
 PACE_MS = 50
 
@@ -19,10 +19,10 @@ pytestmark = pytest.mark.skipif(not available(), reason="network namespaces need
 
 
 @pytest.fixture
-def island():
-    island = Island()
-    yield island
-    island.close()
+def remote_host():
+    remote_host = RemoteHost()
+    yield remote_host
+    remote_host.close()
 
 
 def start_time(pid):
@@ -66,7 +66,7 @@ class Lives:
 @pytest.mark.parametrize(
     "ways", [(True, True), (True, False), (False, True)], ids=["both-ways", "to-it", "from-it"]
 )
-def test_no_process_lives_beside_its_replacement(muster, island, ways, frozen):
+def test_no_process_lives_beside_its_replacement(muster, remote_host, ways, frozen):
     job_file = paced_job.write_job(
         muster.folder,
         PACE_MS,
@@ -76,7 +76,7 @@ def test_no_process_lives_beside_its_replacement(muster, island, ways, frozen):
         export=None,
         restart={"max_restarts": 0},
     )
-    daemon = muster.musterd(listen=f"{island.near}:0")
+    daemon = muster.musterd(listen=f"{remote_host.near}:0")
     client = api.Jobs(muster.address)
     arguments = [
         "--coordinator",
@@ -86,9 +86,9 @@ def test_no_process_lives_beside_its_replacement(muster, island, ways, frozen):
         "--node",
         "far",
         "--host",
-        island.far,
+        remote_host.far,
     ]
-    far = muster.spawn("muster-agent", *arguments, prefix=["ip", "netns", "exec", island.name])
+    far = muster.spawn("muster-agent", *arguments, prefix=["ip", "netns", "exec", remote_host.name])
     muster.cli("submit", job_file, "--id", "job")
     harness.eventually(lambda: client.get("job").step >= 30, f"it trains far away\n{muster.log()}")
     near = muster.agent("near")
@@ -99,7 +99,7 @@ def test_no_process_lives_beside_its_replacement(muster, island, ways, frozen):
     assert list(lives.began) == [1]
     if frozen:
         os.kill(far.pid, signal.SIGSTOP)
-    island.cut(*ways)
+    remote_host.cut(*ways)
 
     def replaced():
         lives.look()
@@ -115,7 +115,7 @@ def test_no_process_lives_beside_its_replacement(muster, island, ways, frozen):
     )
     assert (job.generation, job.restarts) == (2, 0), job.state_reason
 
-    island.heal(*ways)
+    remote_host.heal(*ways)
     if frozen:
         os.kill(far.pid, signal.SIGCONT)
     harness.eventually(

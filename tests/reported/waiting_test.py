@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from tests.process import harness, jobs, paced_job
-from tests.process.island import Island, available
+from tests.process.remote_host import RemoteHost, available
 from tests.process.small_job import await_node, get, submit
 
 needs_network = pytest.mark.skipif(
@@ -165,10 +165,10 @@ def test_a_run_whose_checkpoints_are_gone_asks_on_a_terminal(cluster, term):
 
 
 @pytest.fixture
-def island():
-    island = Island()
-    yield island
-    island.close()
+def remote_host():
+    remote_host = RemoteHost()
+    yield remote_host
+    remote_host.close()
 
 
 def reason_of(cluster, word):
@@ -179,13 +179,13 @@ def reason_of(cluster, word):
     return harness.eventually(found, f"the job's reason says {word}")
 
 
-def two_hosts(cluster, island, *more_far, near=("--host", "{near}")):
+def two_hosts(cluster, remote_host, *more_far, near=("--host", "{near}")):
     """musterd and node a here, node b on another host."""
-    cluster.musterd(listen=f"{island.near}:0")
-    near = [word.format(near=island.near) for word in near]
+    cluster.musterd(listen=f"{remote_host.near}:0")
+    near = [word.format(near=remote_host.near) for word in near]
     for node, prefix, more in (
         ("a", (), near),
-        ("b", ("ip", "netns", "exec", island.name), more_far),
+        ("b", ("ip", "netns", "exec", remote_host.name), more_far),
     ):
         cluster.spawn(
             *("muster-agent", "--coordinator", cluster.address, "--node", node),
@@ -196,9 +196,9 @@ def two_hosts(cluster, island, *more_far, near=("--host", "{near}")):
 
 
 @needs_network
-def test_two_hosts_without_host_say_the_rank_its_address_and_the_remedy(cluster, island):
+def test_two_hosts_without_host_say_the_rank_its_address_and_the_remedy(cluster, remote_host):
     """Muster issue 49: STARTING, "0 of 2 ranks are ready", for ever, no reason."""
-    two_hosts(cluster, island, near=())
+    two_hosts(cluster, remote_host, near=())
     submit(cluster, "job")
     job = reason_of(cluster, "muster-agent --host ADDRESS")
     assert job["state"] == "STARTING" and job["reason"] == "RANKS_CANNOT_MEET", job
@@ -208,9 +208,9 @@ def test_two_hosts_without_host_say_the_rank_its_address_and_the_remedy(cluster,
 
 
 @needs_network
-def test_one_host_without_host_is_found_in_the_connections_between_the_ranks(cluster, island):
+def test_one_host_without_host_is_found_in_the_connections_between_the_ranks(cluster, remote_host):
     """Muster issue 49: the store is reached, and Gloo is not."""
-    two_hosts(cluster, island)
+    two_hosts(cluster, remote_host)
     submit(cluster, "job")
     job = reason_of(cluster, "muster-agent --host ADDRESS")
     assert "cannot reach rank 1 at 127.0.0.1:" in job["state_reason"], job
@@ -218,13 +218,13 @@ def test_one_host_without_host_is_found_in_the_connections_between_the_ranks(clu
 
 
 @needs_network
-def test_loopback_that_is_down_is_named(cluster, island):
+def test_loopback_that_is_down_is_named(cluster, remote_host):
     """Muster issue 49: STARTING for ever."""
-    subprocess.run(["ip", "-n", island.name, "link", "set", "lo", "down"], check=True)
-    cluster.musterd(listen=f"{island.near}:0")
+    subprocess.run(["ip", "-n", remote_host.name, "link", "set", "lo", "down"], check=True)
+    cluster.musterd(listen=f"{remote_host.near}:0")
     cluster.spawn(
         *("muster-agent", "--coordinator", cluster.address, "--node", "b", "--slots", 2),
-        prefix=("ip", "netns", "exec", island.name),
+        prefix=("ip", "netns", "exec", remote_host.name),
     )
     submit(cluster, "job")
     assert cluster.cli("wait", "job", expect=None).code == 100
@@ -235,14 +235,14 @@ def test_loopback_that_is_down_is_named(cluster, island):
 
 @needs_network
 def test_a_node_that_cannot_take_a_worker_does_not_fail_a_job_that_another_node_can_take(
-    cluster, island
+    cluster, remote_host
 ):
     """A node without loopback, and a smaller one that works."""
-    subprocess.run(["ip", "-n", island.name, "link", "set", "lo", "down"], check=True)
-    cluster.musterd(listen=f"{island.near}:0")
+    subprocess.run(["ip", "-n", remote_host.name, "link", "set", "lo", "down"], check=True)
+    cluster.musterd(listen=f"{remote_host.near}:0")
     cluster.spawn(
         *("muster-agent", "--coordinator", cluster.address, "--node", "bad", "--slots", 4),
-        prefix=("ip", "netns", "exec", island.name),
+        prefix=("ip", "netns", "exec", remote_host.name),
     )
     await_node(cluster, "bad")
     cluster.agent("good", slots=2)
@@ -255,7 +255,7 @@ def test_a_node_that_cannot_take_a_worker_does_not_fail_a_job_that_another_node_
 
 
 @needs_network
-def test_ipv4_and_ipv6_are_named_in_the_first_generation(cluster, island):
+def test_ipv4_and_ipv6_are_named_in_the_first_generation(cluster, remote_host):
     """Muster issue 49: Gloo's words, after four generations."""
     cluster.musterd()
     for node, host in (("a", "127.0.0.1"), ("b", "::1")):

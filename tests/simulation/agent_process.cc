@@ -48,7 +48,7 @@ AgentProcess::AgentProcess(Scene* scene, const std::string& node, const agent::C
 void AgentProcess::Start() {
   if (running()) return;
   ++process_;
-  frozen_ = welcomed_ = knocking_ = false;
+  frozen_ = welcomed_ = probing_ = false;
   incarnation_ = absl::StrCat(node_, "-agent-", process_);
   scene_.timeline.Tell(node_, ": ", incarnation_, " starts");
   core_ = std::make_unique<agent::Core>(options_, scene_.timeline.now());
@@ -252,15 +252,15 @@ void AgentProcess::Ended(StreamId stream, const StreamEnd& end) {
   stream_ = 0;
   welcomed_ = false;
   if (IsFinal(end.said)) return Handle(agent::Refused{end.said});
-  if (!std::exchange(knocking_, true)) Knock();
+  if (!std::exchange(probing_, true)) Probe();
   After(scene_.timeline.Between(0.1, 1), [this] { Connect(); });
   Handle(agent::Broken{});
   if (RefusalReason(end.said) == kStoreTrouble) Handle(agent::NobodyListens{opened_});
 }
 
-void AgentProcess::Knock() {
+void AgentProcess::Probe() {
   if (welcomed_) {
-    knocking_ = false;
+    probing_ = false;
     return;
   }
   const absl::Time begun = scene_.timeline.now();
@@ -268,7 +268,7 @@ void AgentProcess::Knock() {
     After(scene_.timeline.Between(0.0005, 0.01),
           [this, begun] { Handle(agent::NobodyListens{begun}); });
   }
-  After(scene_.timing.lease / 10, [this] { Knock(); });
+  After(scene_.timing.lease / 10, [this] { Probe(); });
 }
 
 void AgentProcess::Order(StreamId stream, const cluster::AgentOrder& order) {

@@ -51,7 +51,7 @@ class AgentProcess {
   void ScheduleTick();
   void Connect();
   void Ended(StreamId stream, const StreamEnd& end);
-  void Knock();
+  void Probe();
   void TellMore(const agent::WorkerId& worker);
   void Die(bool vanished);
   // Sends a message. aside: the message is a heartbeat.
@@ -79,7 +79,7 @@ class AgentProcess {
   std::unique_ptr<agent::Core> core_;
   bool frozen_ = false;
   bool welcomed_ = false;
-  bool knocking_ = false;
+  bool probing_ = false;
   std::vector<std::function<void()>> waiting_;
   absl::Time tick_at_ = absl::InfiniteFuture();
   StreamId stream_ = 0;

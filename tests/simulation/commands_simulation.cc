@@ -69,27 +69,27 @@ void CommandsSimulation::ConnectAgent() {
 }
 
 void CommandsSimulation::Obey(const cluster::Effect& effect) {
-  std::visit(
-      Overloaded{
-          [this](const cluster::SendToAgent& send) {
-            if (send.session == agent_session_) Obey(send.order);
-          },
-          [this](const cluster::SendToWorker& send) {
-            for (Rank& rank : ranks_) {
-              if (rank.session == send.session) rank.coming.push_back(send.order);
-            }
-          },
-          [this](const cluster::CloseStream& close) {
-            for (Rank& rank : ranks_) {
-              if (rank.session == close.session) Disconnect(rank);
-            }
-          },
-          [this](const cluster::Say& say) { Tell("musterd: ", say.text); },
-          // Nothing happens: no client follows the job, and there are no webhooks.
-          [](const OneOf<cluster::JobChanged, cluster::JobDeleted, cluster::StepsChanged,
-                         cluster::LogsChanged, cluster::Deliver, cluster::Withdraw> auto&) {},
-      },
-      effect);
+  std::visit(Overloaded{
+                 [this](const cluster::SendToAgent& send) {
+                   if (send.stream == agent_session_) Obey(send.order);
+                 },
+                 [this](const cluster::SendToWorker& send) {
+                   for (Rank& rank : ranks_) {
+                     if (rank.session == send.stream) rank.coming.push_back(send.order);
+                   }
+                 },
+                 [this](const cluster::CloseStream& close) {
+                   for (Rank& rank : ranks_) {
+                     if (rank.session == close.stream) Disconnect(rank);
+                   }
+                 },
+                 [this](const cluster::LogMessage& say) { Tell("musterd: ", say.text); },
+                 // Nothing happens: no client follows the job, and there are no webhooks.
+                 [](const OneOf<cluster::JobChanged, cluster::JobDeleted, cluster::StepsChanged,
+                                cluster::LogsChanged, cluster::SendWebhook,
+                                cluster::WithdrawWebhook> auto&) {},
+             },
+             effect);
 }
 
 void CommandsSimulation::Obey(const cluster::AgentOrder& order) {

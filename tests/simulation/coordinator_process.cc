@@ -18,12 +18,12 @@ constexpr double kPauseOfLease = 0.5;
 
 CoordinatorProcess::CoordinatorProcess(Timeline* timeline, Network* network,
                                        const cluster::Options& options, int ticks_per_lease,
-                                       Outside outside)
+                                       Callbacks callbacks)
     : timeline_(*timeline),
       network_(*network),
       options_(options),
       ticks_per_lease_(ticks_per_lease),
-      outside_(std::move(outside)) {
+      callbacks_(std::move(callbacks)) {
   options_.new_incarnation = [this] { return absl::StrCat("i", ++incarnations_); };
 }
 
@@ -53,7 +53,7 @@ void CoordinatorProcess::Kill() {
   answered_.clear();
   work_scheduled_ = tick_due_ = false;
   still_until_ = absl::InfinitePast();
-  dies_ = Dies::kNever;
+  crash_point_ = CrashPoint::kNever;
   network_.StopListening();
 }
 
@@ -119,7 +119,8 @@ void CoordinatorProcess::Work() {
     if (!ended_.contains(task.stream)) task.apply(*cluster_, now).IgnoreError();
   }
   const absl::Duration gap = now - std::exchange(last_wake_, now);
-  if (gap > kPauseOfLease * options_.timing.lease) cluster_->Handle(cluster::WasAway{gap}, now);
+  if (gap > kPauseOfLease * options_.timing.lease)
+    cluster_->Handle(cluster::CoordinatorPaused{gap}, now);
   if (!commit_.has_value()) ApplyTasks(now);
   TryCommit(now);
 }
@@ -141,7 +142,7 @@ void CoordinatorProcess::ApplyTasks(absl::Time now) {
 
 void CoordinatorProcess::TryCommit(absl::Time now) {
   if (!commit_->batch.empty()) {
-    if (dies_ == Dies::kBeforeCommit) return Kill();
+    if (crash_point_ == CrashPoint::kBeforeCommit) return Kill();
     if (commits_fail_) {
       if (!trouble_since_.has_value()) timeline_.Tell("the store fails");
       trouble_since_ = trouble_since_.value_or(now);
@@ -151,11 +152,11 @@ void CoordinatorProcess::TryCommit(absl::Time now) {
     if (const absl::Status status = store_->Commit(commit_->batch); !status.ok()) {
       return timeline_.Wrong("the memory store fails: ", status.message());
     }
-    outside_.committed(commit_->batch, *cluster_);
-    if (dies_ == Dies::kAfterCommit) return Kill();
+    callbacks_.committed(commit_->batch, *cluster_);
+    if (crash_point_ == CrashPoint::kAfterCommit) return Kill();
   }
   if (trouble_since_.has_value()) {
-    cluster_->Handle(cluster::StoreWasAway{now - *std::exchange(trouble_since_, std::nullopt)},
+    cluster_->Handle(cluster::StoreUnavailable{now - *std::exchange(trouble_since_, std::nullopt)},
                      now);
     ScheduleWork(absl::ZeroDuration());
   }
@@ -187,17 +188,17 @@ void CoordinatorProcess::RefuseWhoDoesNotWait() {
 }
 
 void CoordinatorProcess::LetOut(const cluster::Effect& effect) {
-  if (const auto* say = std::get_if<cluster::Say>(&effect)) {
+  if (const auto* say = std::get_if<cluster::LogMessage>(&effect)) {
     timeline_.Tell("musterd: ", say->text);
   } else if (const auto* send = std::get_if<cluster::SendToAgent>(&effect)) {
     answered_.insert(send->session);
     network_.SendDown(send->session, [this, stream = send->session, order = send->order] {
-      outside_.to_agent(stream, order);
+      callbacks_.to_agent(stream, order);
     });
   } else if (const auto* send = std::get_if<cluster::SendToWorker>(&effect)) {
     answered_.insert(send->session);
     network_.SendDown(send->session, [this, stream = send->session, order = send->order] {
-      outside_.to_worker(stream, order);
+      callbacks_.to_worker(stream, order);
     });
   } else if (const auto* close = std::get_if<cluster::CloseStream>(&effect)) {
     Close(close->session, close->why);

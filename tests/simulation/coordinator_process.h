@@ -24,7 +24,7 @@ namespace muster::simulation {
 
 class CoordinatorProcess : public Network::Server {
  public:
-  struct Outside {
+  struct Callbacks {
     // Called at the peer when a message arrives.
     std::function<void(StreamId, const cluster::AgentOrder&)> to_agent;
     std::function<void(StreamId, const cluster::WorkerOrder&)> to_worker;
@@ -32,7 +32,7 @@ class CoordinatorProcess : public Network::Server {
     std::function<void(const store::Batch&, const cluster::Cluster&)> committed;
   };
   CoordinatorProcess(Timeline* timeline, Network* network, const cluster::Options& options,
-                     int ticks_per_lease, Outside outside);
+                     int ticks_per_lease, Callbacks callbacks);
 
   void Start();
   void Kill();
@@ -40,7 +40,9 @@ class CoordinatorProcess : public Network::Server {
   void StandStill(absl::Duration duration);
   // Makes the process die at its next transaction, before or after the transaction is durable. In
   // both cases nobody gets a message about the transaction.
-  void DieAtCommit(bool after) { dies_ = after ? Dies::kAfterCommit : Dies::kBeforeCommit; }
+  void DieAtCommit(bool after) {
+    crash_point_ = after ? CrashPoint::kAfterCommit : CrashPoint::kBeforeCommit;
+  }
   // Makes every transaction fail: the first one is held back with its effects, and only heartbeats
   // are applied.
   void FailCommits(bool fail) { commits_fail_ = fail; }
@@ -69,7 +71,7 @@ class CoordinatorProcess : public Network::Server {
   void RestoreBackup() { store_ = std::make_unique<store::MemoryStore>(*backup_); }
 
  private:
-  enum class Dies { kNever, kBeforeCommit, kAfterCommit };
+  enum class CrashPoint { kNever, kBeforeCommit, kAfterCommit };
   struct Task {
     StreamId stream = 0;
     Apply apply;
@@ -98,7 +100,7 @@ class CoordinatorProcess : public Network::Server {
   Network& network_;
   cluster::Options options_;
   const int ticks_per_lease_;
-  const Outside outside_;
+  const Callbacks callbacks_;
 
   std::unique_ptr<store::MemoryStore> store_ = std::make_unique<store::MemoryStore>();
   std::unique_ptr<store::MemoryStore> backup_;
@@ -117,7 +119,7 @@ class CoordinatorProcess : public Network::Server {
   bool tick_due_ = false;
   absl::Time last_wake_;
   absl::Time still_until_ = absl::InfinitePast();
-  Dies dies_ = Dies::kNever;
+  CrashPoint crash_point_ = CrashPoint::kNever;
   bool commits_fail_ = false;
 };
 

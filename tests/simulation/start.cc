@@ -61,7 +61,7 @@ Start FindStart(SharedDisk* disk, const cluster::WorkerId& leader,
   std::sort(names.begin(), names.end(), checkpoint::WrittenBefore);
   const std::vector<std::string> counted = NamesOf(recorded);
   const std::vector<std::string> retired = NamesOf(known);
-  std::vector<checkpoint::Found> found;
+  std::vector<checkpoint::FoundCheckpoint> found;
   for (const std::string& name : names) {
     if (Contains(counted, name) || Contains(retired, name)) continue;
     const SavedCheckpoint& saved = disk->checkpoints.at(folder + name);
@@ -74,7 +74,7 @@ Start FindStart(SharedDisk* disk, const cluster::WorkerId& leader,
 
   Start start;
   std::vector<std::string> candidates;
-  for (const checkpoint::Found& one : found) {
+  for (const checkpoint::FoundCheckpoint& one : found) {
     if (one.reason.empty()) candidates.push_back(one.name);
     start.found.found.push_back({.step = static_cast<uint64_t>(one.step),
                                  .generation = static_cast<uint64_t>(one.generation),

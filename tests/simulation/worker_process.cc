@@ -177,8 +177,8 @@ void WorkerProcess::CloseStream() {
   sent_ = 0;
   attached_ = false;
   lease_.Broken();
-  if (!std::exchange(knocking_, true)) {
-    Knock();
+  if (!std::exchange(probing_, true)) {
+    Probe();
     After(scene_.timing.Heartbeat(), [this] { SpoolWhileAway(); });
   }
   Acknowledged();
@@ -219,9 +219,9 @@ bool WorkerProcess::Settled(bool spool) {
   return unacked_.empty() || unacked_.back().sequence <= spooled_through_;
 }
 
-void WorkerProcess::Knock() {
+void WorkerProcess::Probe() {
   if (attached_) {
-    knocking_ = false;
+    probing_ = false;
     return;
   }
   const absl::Time begun = scene_.timeline.now();
@@ -231,7 +231,7 @@ void WorkerProcess::Knock() {
       waits_from_ = begun;
     });
   }
-  After(scene_.timing.lease / 10, [this] { Knock(); });
+  After(scene_.timing.lease / 10, [this] { Probe(); });
 }
 
 void WorkerProcess::Order(StreamId stream, const cluster::WorkerOrder& order) {

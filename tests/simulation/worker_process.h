@@ -17,7 +17,7 @@
 #include "coordinator/cluster/event.h"
 #include "tests/simulation/scene.h"
 #include "worker/agent/core/worker_record.h"
-#include "worker/train/reports/outside.h"
+#include "worker/train/reports/coordinator_interface.h"
 
 namespace muster::simulation {
 
@@ -82,7 +82,7 @@ class WorkerProcess {
   void Welcome(const cluster::WelcomeWorker& welcome);
   void Pump();
   void Beat();
-  void Knock();
+  void Probe();
   // Writes the reports that are not acknowledged to the node's disk.
   void Spool();
   void SpoolWhileAway();
@@ -122,7 +122,7 @@ class WorkerProcess {
   absl::Time opened_;
   Lease lease_;
   bool lease_over_ = false;
-  bool knocking_ = false;
+  bool probing_ = false;
   std::optional<uint64_t> needed_commands_;
   std::vector<jobs::Checkpoint> checkpoints_;
   std::vector<jobs::Checkpoint> known_checkpoints_;

@@ -139,7 +139,7 @@ CoordinatorLink::CoordinatorLink(LinkOptions options, LogQueue* logs, Mailbox* m
       channel_(OpenChannel(options_.coordinator, {}, options_.credentials)),
       retry_(options_.first_retry),
       connect_at_(SteadyNow()),
-      knocker_(options_.coordinator, [this](absl::Time begun) {
+      probe_(options_.coordinator, [this](absl::Time begun) {
         mailbox_.Post([this, begun] { events_.on_nobody_listens(begun); });
       }) {}
 
@@ -170,7 +170,7 @@ void CoordinatorLink::Connect() {
 
 void CoordinatorLink::BeWelcome() {
   spdlog::info("attached to the coordinator at {}", options_.coordinator);
-  knocker_.Stop();
+  probe_.Stop();
   welcomed_ = true;
   away_ = false;
   retry_ = options_.first_retry;
@@ -193,7 +193,7 @@ void CoordinatorLink::OnClosed(const absl::Status& status) {
 void CoordinatorLink::PlanNext(const absl::Status& why, absl::Duration lease) {
   // A certificate belongs to a connection, so a renewed certificate needs a new connection.
   if (absl::IsPermissionDenied(why) || absl::IsUnauthenticated(why)) NewChannel(lease);
-  knocker_.Begin(lease / kAttemptsPerLease);
+  probe_.Begin(lease / kAttemptsPerLease);
   if (!std::exchange(away_, true)) {
     spdlog::warn("no connection to the coordinator at {} ({}); trying again", options_.coordinator,
                  why.ok() ? "it closed the stream" : Message(why));

@@ -16,7 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "common/rpc/knock.h"
+#include "common/rpc/connection_probe.h"
 #include "proto/muster/v1/agent_service.pb.h"
 #include "worker/agent/core/worker_record.h"
 #include "worker/agent/log_queue.h"
@@ -125,7 +125,7 @@ class CoordinatorLink {
   absl::Duration retry_;
   absl::Time connect_at_;
   absl::Time opened_;
-  Knocker knocker_;
+  ConnectionProbe probe_;
 };
 
 }  // namespace muster::agent

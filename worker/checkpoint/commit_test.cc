@@ -303,7 +303,7 @@ TEST(ShardTest, StateThatDoesNotFitIsNeitherWrittenNorFilled) {
   State state = MakeState(1);
   ASSERT_TRUE(SaveInTurn(dir.path(), 1, {state}).ok());
   state.held[0].tensor = at::arange(35, at::kFloat).view({7, 5}).t();
-  EXPECT_EQ(WriteShard(dir.path(), 0, Parts(state)[0], state).status().code(),
+  EXPECT_EQ(WriteShard(dir.path(), 0, PartsByRank(state)[0], state).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(fs::exists(dir.Path(ShardName(0))));
   EXPECT_EQ(Load(dir.Path("step-1-g1"), state).status().code(), absl::StatusCode::kInvalidArgument);

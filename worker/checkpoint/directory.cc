@@ -156,12 +156,12 @@ bool WrittenBefore(const std::string& a, const std::string& b) {
 }
 
 void Judge(const std::vector<std::string>& recorded, int64_t generation,
-           std::vector<Found>* found) {
+           std::vector<FoundCheckpoint>* found) {
   std::string newest_recorded;
   for (const std::string& name : recorded) {
     if (newest_recorded.empty() || WrittenBefore(newest_recorded, name)) newest_recorded = name;
   }
-  for (Found& one : *found) {
+  for (FoundCheckpoint& one : *found) {
     if (one.reason.empty() && one.generation >= generation) {
       one.reason = absl::StrCat("it is of generation ", one.generation,
                                 ", which is not older than this generation, ", generation);
@@ -173,7 +173,7 @@ void Judge(const std::vector<std::string>& recorded, int64_t generation,
   }
   // The order is from the newest generation to the oldest, because a later generation decided from
   // which step training continued.
-  const Found* later = nullptr;
+  const FoundCheckpoint* later = nullptr;
   for (auto one = found->rbegin(); one != found->rend(); ++one) {
     if (!one->reason.empty()) continue;
     if (later != nullptr && later->generation > one->generation && later->step < one->step) {
@@ -185,16 +185,18 @@ void Judge(const std::vector<std::string>& recorded, int64_t generation,
   }
 }
 
-absl::StatusOr<std::vector<Found>> FindUnknown(const std::string& folder, const Known& known,
-                                               const std::string& job, const std::string& instance,
-                                               int64_t generation) {
+absl::StatusOr<std::vector<FoundCheckpoint>> FindUnknown(const std::string& folder,
+                                                         const KnownCheckpoints& known,
+                                                         const std::string& job,
+                                                         const std::string& instance,
+                                                         int64_t generation) {
   ASSIGN_OR_RETURN(std::vector<std::string> names, ListCheckpoints(folder));
   std::sort(names.begin(), names.end(), WrittenBefore);
-  std::vector<Found> found;
+  std::vector<FoundCheckpoint> found;
   for (const std::string& name : names) {
     if (Contains(known.recorded, name) || Contains(known.retired, name)) continue;
     const auto parsed = *manifest::ParseFinalName(name);
-    Found one{.name = name, .step = parsed.step, .generation = parsed.generation};
+    FoundCheckpoint one{.name = name, .step = parsed.step, .generation = parsed.generation};
     const auto manifest = manifest::Read(files::JoinPath(folder, name));
     if (!manifest.ok()) {
       one.reason = Message(manifest.status());

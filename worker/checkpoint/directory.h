@@ -58,14 +58,14 @@ void RemoveNonce(const std::string& directory, uint64_t nonce);
 // rows. They are never removed.
 
 // Names of directories in the folder.
-struct Known {
+struct KnownCheckpoints {
   // Checkpoints that count.
   std::vector<std::string> recorded;
   // Checkpoints that no longer count.
   std::vector<std::string> retired;
 };
 
-struct Found {
+struct FoundCheckpoint {
   std::string name;
   int64_t step = 0;
   int64_t generation = 0;
@@ -81,14 +81,17 @@ struct Found {
 // - it belongs to this job and to an earlier generation;
 // - it is newer than all recorded checkpoints;
 // - no later generation continued from an earlier step.
-absl::StatusOr<std::vector<Found>> FindUnknown(const std::string& folder, const Known& known,
-                                               const std::string& job, const std::string& instance,
-                                               int64_t generation);
+absl::StatusOr<std::vector<FoundCheckpoint>> FindUnknown(const std::string& folder,
+                                                         const KnownCheckpoints& known,
+                                                         const std::string& job,
+                                                         const std::string& instance,
+                                                         int64_t generation);
 
 // Adds the reasons that follow from names, steps and generations alone. `found`: the result of
 // reading the manifests, ordered by generation and step, with the reasons that follow from the
 // manifests. Pure.
-void Judge(const std::vector<std::string>& recorded, int64_t generation, std::vector<Found>* found);
+void Judge(const std::vector<std::string>& recorded, int64_t generation,
+           std::vector<FoundCheckpoint>* found);
 
 // The order in which checkpoints were written: by generation, then by step.
 bool WrittenBefore(const std::string& a, const std::string& b);

@@ -13,11 +13,11 @@
 #include "common/activity/activity.h"
 #include "common/files/files.h"
 #include "common/files/hash.h"
-#include "common/layout/placement.h"
 #include "common/manifest/tensor_reader.h"
 #include "common/problems/faults.h"
 #include "common/problems/problems.h"
 #include "common/safetensors/safetensors.h"
+#include "common/sharding/placement.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/shard.h"
 #include "worker/device/memory.h"
@@ -192,7 +192,7 @@ absl::StatusOr<std::vector<Reader::Copy>> Reader::Plan(const State& state, Surpl
   RETURN_IF_ERROR(CheckFits(state, surplus));
 
   std::map<std::string, int64_t> items;
-  layout::Placement files;
+  sharding::Placement files;
   std::vector<std::string> names;
   for (const StateItem& item : state.items) {
     items[Name(item)] = static_cast<int64_t>(names.size());
@@ -212,7 +212,7 @@ absl::StatusOr<std::vector<Reader::Copy>> Reader::Plan(const State& state, Surpl
     files.holders[file].push_back({item->second, piece.begin, piece.end});
     pieces[{file, item->second}] = &piece;
   }
-  layout::Placement mine{files.elements, std::vector<std::vector<layout::Range>>(1)};
+  sharding::Placement mine{files.elements, std::vector<std::vector<sharding::Range>>(1)};
   std::vector<const HeldPiece*> held(state.items.size());
   for (const HeldPiece& piece : state.held) {
     held[piece.item] = &piece;
@@ -220,11 +220,12 @@ absl::StatusOr<std::vector<Reader::Copy>> Reader::Plan(const State& state, Surpl
     mine.holders[0].push_back(
         {static_cast<int64_t>(piece.item), piece.begin, piece.begin + piece.tensor.numel()});
   }
-  ASSIGN_OR_RETURN(const std::vector<layout::Move> moves, layout::Redistribute(files, mine, names));
+  ASSIGN_OR_RETURN(const std::vector<sharding::Move> moves,
+                   sharding::Redistribute(files, mine, names));
 
   std::vector<Copy> copies;
   copies.reserve(moves.size());
-  for (const layout::Move& move : moves) {
+  for (const sharding::Move& move : moves) {
     const manifest::Piece& piece = *pieces.at({move.from, move.parameter});
     const HeldPiece& target = *held[move.parameter];
     const int64_t size = target.tensor.element_size();

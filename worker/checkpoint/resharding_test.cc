@@ -75,8 +75,8 @@ Truth RandomTruth(Random& random) {
 
 // Returns writers for each item in up to `ranks` parts of random sizes, by random ranks, in no
 // order.
-layout::Placement RandomWriters(const Truth& truth, int ranks, Random& random) {
-  layout::Placement written;
+sharding::Placement RandomWriters(const Truth& truth, int ranks, Random& random) {
+  sharding::Placement written;
   written.holders.resize(ranks);
   for (size_t item = 0; item < truth.items.size(); ++item) {
     const int64_t elements = Elements(truth.items[item]);
@@ -101,14 +101,14 @@ layout::Placement RandomWriters(const Truth& truth, int ranks, Random& random) {
 
 // Returns blank pieces on `rank`: of the written items, the written part and perhaps more; of other
 // items a part, an empty part, or nothing.
-State BlankState(const Truth& truth, const layout::Placement& written, int rank, Random& random) {
+State BlankState(const Truth& truth, const sharding::Placement& written, int rank, Random& random) {
   State state{truth.items, written, {}};
   for (size_t item = 0; item < truth.items.size(); ++item) {
     const int64_t elements = Elements(truth.items[item]);
     int64_t begin = random.Below(elements + 1);
     int64_t end = begin + random.Below(elements - begin + 1);
     bool writes = false;
-    for (const layout::Range& range : written.holders[rank]) {
+    for (const sharding::Range& range : written.holders[rank]) {
       if (range.parameter != static_cast<int64_t>(item)) continue;
       writes = true;
       begin = random.Below(range.begin + 1);
@@ -144,7 +144,7 @@ TEST(ReshardingTest, AnyRanksLoadWhatAnyOthersWroteElementForElement) {
     // previous one.
     for (int step = 0; step < 4; ++step) {
       const int ranks = 1 + random.Below(5);
-      const layout::Placement written = RandomWriters(truth, ranks, random);
+      const sharding::Placement written = RandomWriters(truth, ranks, random);
       std::vector<State> states;
       for (int rank = 0; rank < ranks; ++rank) {
         states.push_back(BlankState(truth, written, rank, random));

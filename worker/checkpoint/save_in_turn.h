@@ -34,7 +34,7 @@ inline absl::Status SaveInTurn(const std::string& directory, int64_t step,
   for (int64_t rank = 0; rank < ranks; ++rank) {
     const State& state = states[rank];
     RETURN_IF_ERROR(CheckWritable(state, rank, ranks));
-    const auto parts = Parts(state);
+    const auto parts = PartsByRank(state);
     ASSIGN_OR_RETURN(manifest.pieces, Pieces(state, parts));
     ASSIGN_OR_RETURN(manifest::FileRecord record,
                      WriteShard(temporary, rank, parts[rank], state, disk));

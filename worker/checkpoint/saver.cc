@@ -78,7 +78,7 @@ PartResult Saver::CheckPlan(const State& state) const {
   // written to the empty mount point.
   RETURN_IF_ERROR(CheckEpochHere());
   RETURN_IF_ERROR(CheckWritable(state, communicator_->rank(), communicator_->world_size()));
-  ASSIGN_OR_RETURN(const auto pieces, Pieces(state, Parts(state)));
+  ASSIGN_OR_RETURN(const auto pieces, Pieces(state, PartsByRank(state)));
   return manifest::FileRecord{"", 0, Hash(pieces)};
 }
 
@@ -88,7 +88,7 @@ absl::Status Saver::EndOfEpoch(const absl::Status& told) const {
   return absl::IsAborted(found) ? found : told;
 }
 
-PartResult Saver::WritePart(const std::string& temporary, const std::vector<layout::Range>& part,
+PartResult Saver::WritePart(const std::string& temporary, const std::vector<sharding::Range>& part,
                             const State& state) {
   RETURN_IF_ERROR(files::CreateDirectories(temporary));
   return WriteShard(temporary, communicator_->rank(), part, state, disk_);
@@ -120,7 +120,7 @@ absl::StatusOr<SaveOutcome> Saver::Save(const SavePoint& point, const State& sta
   if (absl::IsAborted(outcome.status)) return EndOfEpoch(outcome.status);
   if (!outcome.status.ok()) return outcome;
 
-  const std::vector<std::vector<layout::Range>> shards = Parts(state);
+  const std::vector<std::vector<sharding::Range>> shards = PartsByRank(state);
   const PartResult part = WritePart(temporary, shards[communicator_->rank()], state);
   ASSIGN_OR_RETURN(const auto parts,
                    Exchange(*communicator_, part, "checkpoint parts", point.step));

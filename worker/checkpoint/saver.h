@@ -21,8 +21,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/files/disk.h"
-#include "common/layout/placement.h"
 #include "common/manifest/manifest.h"
+#include "common/sharding/placement.h"
 #include "worker/checkpoint/epoch.h"
 #include "worker/checkpoint/exchange.h"
 #include "worker/checkpoint/load.h"
@@ -183,7 +183,7 @@ class Saver {
   // what the manifest will contain.
   PartResult CheckPlan(const State& state) const;
   // Writes this rank's part into the temporary directory.
-  PartResult WritePart(const std::string& temporary, const std::vector<layout::Range>& part,
+  PartResult WritePart(const std::string& temporary, const std::vector<sharding::Range>& part,
                        const State& state);
 
   SaverOptions options_;

@@ -18,8 +18,8 @@
 namespace muster::checkpoint {
 namespace {
 
-using layout::Range;
 using safetensors::DType;
+using sharding::Range;
 
 // The size up to which pieces come first in a file. Every rank needs the small pieces of replicated
 // items (the number of steps of each parameter). Together they lie in one block, which every rank
@@ -79,7 +79,7 @@ std::string DTypeName(at::ScalarType type) { return safetensors::Name(DTypeOf(ty
 
 absl::Status CheckWritable(const State& state, int64_t rank, int64_t world_size) {
   RETURN_IF_ERROR(CheckState(state));
-  const layout::Placement& written = state.written;
+  const sharding::Placement& written = state.written;
   if (static_cast<int64_t>(written.holders.size()) != world_size) {
     return absl::InvalidArgumentError(absl::StrCat(
         "state: expected ", world_size, " ranks that write it, found ", written.holders.size()));
@@ -94,7 +94,7 @@ absl::Status CheckWritable(const State& state, int64_t rank, int64_t world_size)
     return absl::InvalidArgumentError(
         "state: the sizes of what the ranks write are not those of the items");
   }
-  const absl::Status complete = layout::CheckComplete(written, names);
+  const absl::Status complete = sharding::CheckComplete(written, names);
   if (!complete.ok()) {
     // The error is not DATA_LOSS, which would mean that a checkpoint is damaged.
     return absl::InvalidArgumentError(
@@ -112,7 +112,7 @@ absl::Status CheckWritable(const State& state, int64_t rank, int64_t world_size)
   return CheckHeld(state, rank, written.holders[rank]);
 }
 
-std::vector<std::vector<Range>> Parts(const State& state) {
+std::vector<std::vector<Range>> PartsByRank(const State& state) {
   std::vector<std::vector<Range>> parts = state.written.holders;
   std::vector<size_t> first_writer(state.items.size());
   for (size_t rank = 0; rank < parts.size(); ++rank) {

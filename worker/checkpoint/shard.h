@@ -10,8 +10,8 @@
 #include "absl/status/statusor.h"
 #include "c10/core/ScalarType.h"
 #include "common/files/disk.h"
-#include "common/layout/placement.h"
 #include "common/manifest/manifest.h"
+#include "common/sharding/placement.h"
 #include "worker/checkpoint/state.h"
 
 namespace muster::checkpoint {
@@ -32,17 +32,17 @@ absl::Status CheckWritable(const State& state, int64_t rank, int64_t world_size)
 // elements, as empty ranges. Items with few elements come first, then the others, each group in the
 // order of the items. An item without elements is in the file in which the next item with elements
 // begins, or else in the last file. Requires a state for which CheckWritable is OK.
-std::vector<std::vector<layout::Range>> Parts(const State& state);
+std::vector<std::vector<sharding::Range>> PartsByRank(const State& state);
 
 // The manifest's entries for these parts.
 absl::StatusOr<std::vector<manifest::Piece>> Pieces(
-    const State& state, const std::vector<std::vector<layout::Range>>& parts);
+    const State& state, const std::vector<std::vector<sharding::Range>>& parts);
 
-// Streams `part`, which is Parts(state)[rank], into `directory`/rank-R.safetensors, hashes and
-// syncs the file. After an error there is no file. INVALID_ARGUMENT, before a file is made: an
+// Streams `part`, which is PartsByRank(state)[rank], into `directory`/rank-R.safetensors, hashes
+// and syncs the file. After an error there is no file. INVALID_ARGUMENT, before a file is made: an
 // error of CheckState, or `part` contains more than `held`.
 absl::StatusOr<manifest::FileRecord> WriteShard(const std::string& directory, int64_t rank,
-                                                const std::vector<layout::Range>& part,
+                                                const std::vector<sharding::Range>& part,
                                                 const State& state,
                                                 files::Disk& disk = files::Disk::Real());
 

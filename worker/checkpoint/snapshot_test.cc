@@ -38,7 +38,7 @@ TEST(SnapshotTest, ARankHasCopiesOfWhatItWrites) {
     for (const HeldPiece& piece : state.held) piece.tensor.fill_(-1);
     for (size_t i = 0; i < copy.held.size(); ++i) {
       const HeldPiece& piece = copy.held[i];
-      const layout::Range& range = state.written.holders[rank][i];
+      const sharding::Range& range = state.written.holders[rank][i];
       EXPECT_EQ(piece.begin, range.begin);
       EXPECT_EQ(piece.tensor.numel(), range.end - range.begin);
       EXPECT_TRUE(piece.tensor.equal(before[i]));
@@ -57,9 +57,9 @@ TEST(ShardTest, SmallPiecesComeFirstInAFile) {
     builder.AddReplicated("step", name, at::full({}, 4.0f));
   }
   const State state = builder.Build();
-  const auto parts = Parts(state);
+  const auto parts = PartsByRank(state);
   std::vector<std::string> names;
-  for (const layout::Range& range : parts[0]) {
+  for (const sharding::Range& range : parts[0]) {
     names.push_back(Name(state.items[range.parameter]));
   }
   EXPECT_THAT(names, testing::ElementsAre("step/a", "step/b", "exp_avg/a", "exp_avg/b"));

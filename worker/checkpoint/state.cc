@@ -86,9 +86,9 @@ State Only(const State& state, const std::function<bool(const StateItem&)>& chos
     own.items.push_back(state.items[i]);
     own.written.elements.push_back(state.written.elements[i]);
   }
-  for (const std::vector<layout::Range>& ranges : state.written.holders) {
-    std::vector<layout::Range>& kept = own.written.holders.emplace_back();
-    for (layout::Range range : ranges) {
+  for (const std::vector<sharding::Range>& ranges : state.written.holders) {
+    std::vector<sharding::Range>& kept = own.written.holders.emplace_back();
+    for (sharding::Range range : ranges) {
       const std::optional<size_t> number = numbers[range.parameter];
       if (!number.has_value()) continue;
       range.parameter = static_cast<int64_t>(*number);
@@ -150,10 +150,10 @@ void StateBuilder::Hold(int64_t begin, const at::Tensor& tensor) {
 State StateBuilder::Build() const {
   std::vector<int64_t> elements;
   for (const size_t item : replicated_) elements.push_back(Elements(items_[item]));
-  State state{items_, layout::CutEvenly(elements, world_size_, layout::kAlignment), held_};
-  layout::Placement& written = state.written;
+  State state{items_, sharding::CutEvenly(elements, world_size_, layout::kAlignment), held_};
+  sharding::Placement& written = state.written;
   for (auto& ranges : written.holders) {
-    for (layout::Range& range : ranges)
+    for (sharding::Range& range : ranges)
       range.parameter = static_cast<int64_t>(replicated_[range.parameter]);
   }
   for (const Written& one : sharded_) {

@@ -13,8 +13,8 @@
 #include "ATen/core/Tensor.h"
 #include "absl/status/status.h"
 #include "c10/core/ScalarType.h"
-#include "common/layout/placement.h"
 #include "common/manifest/manifest.h"
+#include "common/sharding/placement.h"
 #include "common/tokenizer/source.h"
 
 namespace muster::checkpoint {
@@ -51,8 +51,8 @@ struct State {
   std::vector<StateItem> items;
   // The rank that writes each element; the same on all ranks. Each element of each item has exactly
   // one writer. Each rank writes at most one range of an item, and only elements that it holds.
-  // Offsets are not used. Items without elements have no writer here (see Parts).
-  layout::Placement written;
+  // Offsets are not used. Items without elements have no writer here (see PartsByRank).
+  sharding::Placement written;
   // The pieces that this rank holds; at most one of each item.
   std::vector<HeldPiece> held;
 };

@@ -37,9 +37,9 @@ std::string Error(const absl::Status& status) {
 using Entry = std::tuple<int64_t, int64_t, int64_t>;  // item, begin, end
 
 std::vector<Entry> EntriesOf(const State& state, int rank) {
-  const auto parts = Parts(state);
+  const auto parts = PartsByRank(state);
   std::vector<Entry> entries;
-  for (const layout::Range& range : parts[rank]) {
+  for (const sharding::Range& range : parts[rank]) {
     entries.push_back({range.parameter, range.begin, range.end});
   }
   return entries;

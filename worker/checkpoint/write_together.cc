@@ -12,8 +12,8 @@
 #include "ATen/ops/zeros.h"
 #include "common/activity/activity.h"
 #include "common/files/hash.h"
-#include "common/layout/placement.h"
 #include "common/modelfolder/plan.h"
+#include "common/sharding/placement.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/exchange.h"
 #include "worker/checkpoint/output_file.h"
@@ -23,8 +23,8 @@
 namespace muster::checkpoint {
 namespace {
 
-using layout::Range;
 using safetensors::DType;
+using sharding::Range;
 
 // Elements [begin, end) of an item, written by one rank.
 struct Part {
@@ -98,7 +98,7 @@ class Writer {
   absl::Status Begin() {
     RETURN_IF_ERROR(made_);
     RETURN_IF_ERROR(CheckWritable(state_, communicator_->rank(), communicator_->world_size()));
-    for (const std::vector<Range>& ranges : Parts(state_)) {
+    for (const std::vector<Range>& ranges : PartsByRank(state_)) {
       std::vector<Part>& parts = parts_.emplace_back();
       for (const Range& range : ranges) {
         if (range.begin == range.end) continue;

@@ -27,7 +27,7 @@ namespace muster::control {
 namespace {
 
 // The longest pause between two knocks before the first welcome, which says how long a lease is.
-constexpr absl::Duration kFirstKnocks = absl::Seconds(1);
+constexpr absl::Duration kFirstProbes = absl::Seconds(1);
 // The time within which a working coordinator acknowledges a report.
 constexpr absl::Duration kAnswersWithin = absl::Milliseconds(200);
 
@@ -46,13 +46,13 @@ ControlStreamImpl::ControlStreamImpl(ControlStreamOptions options)
       connection_{.channel = OpenChannel(options_.coordinator, {}, options_.credentials)},
       spool_(options_.spool, options_.worker),
       keeper_({.on_over = options_.on_lease_over, .on_silent = [this] { Reconnect(); }}),
-      knocker_(options_.coordinator, [this](absl::Time begun) { Refused(begun); }) {}
+      probe_(options_.coordinator, [this](absl::Time begun) { Refused(begun); }) {}
 
 ControlStreamImpl::~ControlStreamImpl() {
   {
     absl::MutexLock lock(&mutex_);
-    line_.closing = true;
-    if (line_.context != nullptr) line_.context->TryCancel();
+    call_.closing = true;
+    if (call_.context != nullptr) call_.context->TryCancel();
   }
   Wake();
   if (reader_.joinable()) reader_.join();
@@ -60,7 +60,7 @@ ControlStreamImpl::~ControlStreamImpl() {
 }
 
 absl::Status ControlStreamImpl::Start() {
-  knocker_.Begin(std::min(kFirstKnocks, options_.connect_timeout / kKnocksPerLease));
+  probe_.Begin(std::min(kFirstProbes, options_.connect_timeout / kProbesPerLease));
   reader_ = std::thread([this] { ReadLoop(); });
   const absl::Time begun = SteadyNow();
   absl::MutexLock lock(&mutex_);
@@ -69,7 +69,7 @@ absl::Status ControlStreamImpl::Start() {
   };
   const auto until = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return std::min(begun + options_.down_timeout,
-                    std::max(begun, line_.refused) + options_.connect_timeout);
+                    std::max(begun, call_.refused) + options_.connect_timeout);
   };
   const auto& agents_end = options_.agents_lease_end;
   absl::Time lease_end = agents_end ? agents_end() : absl::InfiniteFuture();
@@ -94,7 +94,7 @@ absl::Status ControlStreamImpl::StillMine() const { return keeper_.StillMine(); 
 
 bool ControlStreamImpl::Away() const {
   absl::MutexLock lock(&mutex_);
-  return !line_.attached;
+  return !call_.attached;
 }
 
 void ControlStreamImpl::Report(v1::WorkerReport report) {
@@ -115,7 +115,7 @@ bool ControlStreamImpl::Settle(absl::Duration timeout) {
     absl::MutexLock lock(&mutex_);
     last = outbox_.last();
     if (settled()) return true;
-    if (line_.attached && changed_.Await(mutex_, std::min(timeout, kAnswersWithin), settled))
+    if (call_.attached && changed_.Await(mutex_, std::min(timeout, kAnswersWithin), settled))
       return true;
     // The stream is dead or slow, so the reports go to the spool.
     outbox_.Settle();
@@ -199,20 +199,20 @@ void ControlStreamImpl::WriteLoop() {
     bool more = false;
     {
       absl::MutexLock lock(&mutex_);
-      if (line_.closing) return;
+      if (call_.closing) return;
       const absl::Time now = SteadyNow();
       // Heartbeats come first, so that an endless flow of reports does not delay them.
       const bool heartbeat_due = now >= next_heartbeat;
       if (heartbeat_due) next_heartbeat = now + interval;
-      more = line_.stream != nullptr && (heartbeat_due || outbox_.HasNext());
+      more = call_.stream != nullptr && (heartbeat_due || outbox_.HasNext());
       if (more) {
         if (heartbeat_due) {
           *message.mutable_heartbeat() = progress_;
         } else {
           *message.mutable_report() = *outbox_.Next();
         }
-        stream = line_.stream;
-        line_.writing = true;
+        stream = call_.stream;
+        call_.writing = true;
       }
     }
     if (!more) {
@@ -226,9 +226,9 @@ void ControlStreamImpl::WriteLoop() {
     }
     const bool written = stream->Write(message);
     absl::MutexLock lock(&mutex_);
-    line_.writing = false;
+    call_.writing = false;
     // The stream is broken: the reader notices this, too, and opens another stream.
-    if (!written && line_.stream == stream) line_.stream = nullptr;
+    if (!written && call_.stream == stream) call_.stream = nullptr;
   }
 }
 
@@ -237,7 +237,7 @@ absl::Time ControlStreamImpl::Spool(absl::Duration timeout) {
   SpoolWork work;
   {
     absl::MutexLock lock(&mutex_);
-    work = outbox_.NextWork(SteadyNow(), line_.attached, timeout, spool_.through(), spool_.limit());
+    work = outbox_.NextWork(SteadyNow(), call_.attached, timeout, spool_.through(), spool_.limit());
     changed_.Changed();
   }
   if (work.kind == SpoolWork::Kind::kRemove) spool_.Remove();

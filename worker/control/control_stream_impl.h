@@ -18,7 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/rpc/knock.h"
+#include "common/rpc/connection_probe.h"
 #include "common/steady/condition.h"
 #include "proto/muster/v1/worker_service.grpc.pb.h"
 #include "worker/control/control_stream.h"
@@ -72,7 +72,7 @@ class ControlStreamImpl : public ControlStream {
     absl::Duration lease;
   };
   // The stream as all threads see it.
-  struct Line {
+  struct CallState {
     // The call that is under way; null: there is no call.
     grpc::ClientContext* context = nullptr;
     // The welcomed stream; null: there is none. The reader ends it only when not `writing`.
@@ -88,9 +88,9 @@ class ControlStreamImpl : public ControlStream {
     bool closing = false;
   };
 
-  // The number of times within a lease that the knocker asks whether a process listens at the
+  // The number of times within a lease that the probe asks whether a process listens at the
   // coordinator's address, while the stream is broken.
-  static constexpr int kKnocksPerLease = 10;
+  static constexpr int kProbesPerLease = 10;
 
   void Wake();
 
@@ -101,7 +101,7 @@ class ControlStreamImpl : public ControlStream {
   v1::WorkerMessage Hello() const;
   void Handle(const v1::WorkerDirective& directive, Stream* stream);
 
-  // Called by the knocker: a connection was refused.
+  // Called by the probe: a connection was refused.
   void Refused(absl::Time begun);
   // Called if the stream is open but no message arrives: cancels the stream. The next stream uses a
   // new connection.
@@ -126,7 +126,7 @@ class ControlStreamImpl : public ControlStream {
   // The end of Start: OK, or the refusal that Start returns. Absent: Start has not ended. After OK
   // a refusal goes to on_fatal.
   std::optional<absl::Status> started_ ABSL_GUARDED_BY(mutex_);
-  Line line_ ABSL_GUARDED_BY(mutex_);
+  CallState call_ ABSL_GUARDED_BY(mutex_);
   Received received_ ABSL_GUARDED_BY(mutex_);
   SpooledOutbox outbox_ ABSL_GUARDED_BY(mutex_);
   v1::WorkerHeartbeat progress_ ABSL_GUARDED_BY(mutex_);
@@ -134,7 +134,7 @@ class ControlStreamImpl : public ControlStream {
   // Changed by the writer's thread only.
   ReportSpool spool_;
   LeaseKeeper keeper_;
-  Knocker knocker_;
+  ConnectionProbe probe_;
   std::thread reader_;
   std::thread writer_;
 };

@@ -50,13 +50,13 @@ void ControlStreamImpl::ReadLoop() {
     bool broke = false;
     {
       absl::MutexLock lock(&mutex_);
-      if (line_.closing) return;
+      if (call_.closing) return;
       if (refused && !started_.has_value()) {
         started_ = status;  // Connect returns it
         changed_.Changed();
         return;
       }
-      broke = !refused && std::exchange(line_.attached, false);
+      broke = !refused && std::exchange(call_.attached, false);
       if (broke) outbox_.BeAway(SteadyNow());
     }
     if (refused) return options_.on_fatal(status);
@@ -64,7 +64,7 @@ void ControlStreamImpl::ReadLoop() {
     const bool in_trouble = ErrorReason(status) == kStoreTrouble;
     if (in_trouble) Refused(connection_.opened);
     if (broke) {
-      knocker_.Begin(connection_.lease / kKnocksPerLease);
+      probe_.Begin(connection_.lease / kProbesPerLease);
       spdlog::warn("the stream to the coordinator broke ({}); trying again", Message(status));
     }
     // The sleep avoids absl::SleepFor (common/steady/condition.h).
@@ -75,22 +75,22 @@ void ControlStreamImpl::ReadLoop() {
 void ControlStreamImpl::Refused(absl::Time begun) {
   keeper_.Refused(begun);
   absl::MutexLock lock(&mutex_);
-  line_.refused = begun;
+  call_.refused = begun;
   changed_.Changed();
 }
 
 void ControlStreamImpl::Reconnect() {
   absl::MutexLock lock(&mutex_);
-  line_.new_channel = true;
-  if (line_.context != nullptr) line_.context->TryCancel();
+  call_.new_channel = true;
+  if (call_.context != nullptr) call_.context->TryCancel();
 }
 
 absl::Status ControlStreamImpl::ReadOneConnection() {
   grpc::ClientContext context;
   {
     absl::MutexLock lock(&mutex_);
-    if (line_.closing) return absl::CancelledError("closing");
-    if (std::exchange(line_.new_channel, false)) {
+    if (call_.closing) return absl::CancelledError("closing");
+    if (std::exchange(call_.new_channel, false)) {
       connection_.channel = OpenChannel(options_.coordinator, KeepAlive::Within(connection_.lease),
                                         options_.credentials);
     }
@@ -102,8 +102,8 @@ absl::Status ControlStreamImpl::ReadOneConnection() {
   }
   {
     absl::MutexLock lock(&mutex_);
-    if (line_.closing) return absl::CancelledError("closing");
-    line_.context = &context;
+    if (call_.closing) return absl::CancelledError("closing");
+    call_.context = &context;
   }
   connection_.opened = SteadyNow();
   const auto stub = v1::WorkerService::NewStub(connection_.channel);
@@ -113,13 +113,13 @@ absl::Status ControlStreamImpl::ReadOneConnection() {
   while (stream->Read(&directive)) Handle(directive, stream.get());
   {
     absl::MutexLock lock(&mutex_);
-    line_.stream = nullptr;
+    call_.stream = nullptr;
     mutex_.Await(absl::Condition(
-        +[](bool* writing) { return !*writing; }, &line_.writing));
+        +[](bool* writing) { return !*writing; }, &call_.writing));
   }
   const absl::Status status = FromGrpc(stream->Finish());
   absl::MutexLock lock(&mutex_);
-  line_.context = nullptr;
+  call_.context = nullptr;
   return status.ok() ? absl::UnavailableError("the coordinator closed the stream") : status;
 }
 
@@ -145,7 +145,7 @@ void ControlStreamImpl::Handle(const v1::WorkerDirective& directive, Stream* str
   if (directive.has_heartbeat_ack()) return keeper_.Acked(directive.heartbeat_ack().sequence());
   if (directive.has_welcome()) {
     const v1::WorkerWelcome& welcome = directive.welcome();
-    knocker_.Stop();
+    probe_.Stop();
     connection_.lease = FromProto(welcome.lease());
     keeper_.Welcomed(TermsOf(welcome), connection_.opened,
                      welcome.spec().when_cut_off() == v1::JobSpec::CONTINUE);
@@ -160,8 +160,8 @@ void ControlStreamImpl::Handle(const v1::WorkerDirective& directive, Stream* str
     if (directive.has_report_ack()) outbox_.Acknowledge(directive.report_ack().sequence());
     if (directive.has_welcome()) {
       outbox_.Rewind(directive.welcome().acked_sequence());
-      line_.attached = true;
-      line_.stream = stream;
+      call_.attached = true;
+      call_.stream = stream;
     }
   }
   Wake();

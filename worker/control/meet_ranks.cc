@@ -19,7 +19,7 @@ namespace {
 // working.
 constexpr int64_t kMostTried = 256;
 
-std::string DoorOf(int64_t rank) { return absl::StrCat("door/", rank); }
+std::string ReachKeyOf(int64_t rank) { return absl::StrCat("door/", rank); }
 
 TellTrouble Tell(ControlStream& stream) {
   return [&stream](const std::string& trouble) {
@@ -40,13 +40,12 @@ std::string NotReachedItself(const std::string& host) {
 // Checks that this rank reaches its own address. The store connects to itself first, and would wait
 // long for an interface that is down.
 absl::Status ReachOneself(ControlStream& stream, const std::string& host) {
-  ASSIGN_OR_RETURN(const auto door, Door::Open(host));
+  ASSIGN_OR_RETURN(const auto listener, ReachListener::Open(host));
   const auto tell = [&stream, &host](const std::string& trouble) {
     Tell(stream)(trouble.empty() ? "" : NotReachedItself(host));
   };
-  const absl::Status reached =
-      AwaitReachable({0, host, door->port()}, tell,
-                     {.tell = absl::Seconds(1), .end = absl::Seconds(10)});
+  const absl::Status reached = AwaitReachable({0, host, listener->port()}, tell,
+                                              {.tell = absl::Seconds(1), .end = absl::Seconds(10)});
   if (reached.ok()) return reached;
   return train::WithCause(absl::FailedPreconditionError(NotReachedItself(host)),
                           train::Cause::kNodeFault);
@@ -63,7 +62,7 @@ int MeshesOf(const v1::JobSpec& spec) {
 absl::StatusOr<Peer> AwaitPeer(comm::RendezvousStore& store, int64_t rank,
                                absl::Duration timeout) {
   ASSIGN_OR_RETURN(const std::string text,
-                   store.Await(DoorOf(rank), absl::ToChronoMilliseconds(timeout)));
+                   store.Await(ReachKeyOf(rank), absl::ToChronoMilliseconds(timeout)));
   const size_t space = text.find(' ');
   uint32_t port = 0;
   if (space == std::string::npos || !absl::SimpleAtoi(text.substr(space + 1), &port)) {
@@ -96,21 +95,21 @@ absl::StatusOr<std::unique_ptr<comm::RendezvousStore>> OpenStore(ControlStream& 
                             absl::ToChronoMilliseconds(timeout), secret);
 }
 
-absl::StatusOr<std::unique_ptr<Door>> ReachRanks(ControlStream& stream, int64_t rank,
-                                                 absl::Duration timeout,
-                                                 comm::RendezvousStore& store) {
+absl::StatusOr<std::unique_ptr<ReachListener>> ReachRanks(ControlStream& stream, int64_t rank,
+                                                          absl::Duration timeout,
+                                                          comm::RendezvousStore& store) {
   const v1::WorkerWelcome& welcome = stream.welcome();
   const auto world_size = static_cast<int64_t>(welcome.spec().world_size());
   RETURN_IF_ERROR(CheckOpenFiles(rank, world_size, MeshesOf(welcome.spec())));
-  ASSIGN_OR_RETURN(auto door, Door::Open(welcome.host()));
-  RETURN_IF_ERROR(store.Put(DoorOf(rank), absl::StrCat(welcome.host(), " ", door->port())));
+  ASSIGN_OR_RETURN(auto listener, ReachListener::Open(welcome.host()));
+  RETURN_IF_ERROR(store.Put(ReachKeyOf(rank), absl::StrCat(welcome.host(), " ", listener->port())));
   for (int64_t i = 1; i <= std::min(world_size - 1, kMostTried); ++i) {
     ASSIGN_OR_RETURN(const Peer peer, AwaitPeer(store, (rank + i) % world_size, timeout));
     RETURN_IF_ERROR(CheckFamilies(rank, welcome.host(), peer));
     RETURN_IF_ERROR(
         AwaitReachable(peer, Tell(stream), {.end = std::min(timeout, Patience().end)}));
   }
-  return door;
+  return listener;
 }
 
 absl::StatusOr<Communicators> ConnectRanks(const v1::WorkerWelcome& welcome, int64_t rank,

@@ -40,9 +40,9 @@ absl::StatusOr<std::unique_ptr<comm::RendezvousStore>> OpenStore(ControlStream& 
 // Checks, before ConnectRanks, that this rank can connect with the others. Blocks until all ranks
 // have made this call. Keep the result until ConnectRanks returns, because other ranks may still
 // connect to it. Errors: those of reach.h, and of the store.
-absl::StatusOr<std::unique_ptr<Door>> ReachRanks(ControlStream& stream, int64_t rank,
-                                                 absl::Duration timeout,
-                                                 comm::RendezvousStore& store);
+absl::StatusOr<std::unique_ptr<ReachListener>> ReachRanks(ControlStream& stream, int64_t rank,
+                                                          absl::Duration timeout,
+                                                          comm::RendezvousStore& store);
 
 // Blocks until all ranks are connected. watched: see GlooOptions. Errors: those of
 // comm/gloo/gloo_communicator.h.

@@ -39,8 +39,8 @@ TEST(MeetRanks, AllRanksFindEachOtherThroughTheStoreThatRank0Reports) {
     threads.emplace_back([&, rank] {
       auto store = OpenStore(streams[rank], rank, kTimeout);
       ASSERT_TRUE(store.ok()) << store.status();
-      const auto door = ReachRanks(streams[rank], rank, kTimeout, **store);
-      ASSERT_TRUE(door.ok()) << door.status();
+      const auto listener = ReachRanks(streams[rank], rank, kTimeout, **store);
+      ASSERT_TRUE(listener.ok()) << listener.status();
       auto connected =
           ConnectRanks(streams[rank].welcome(), rank, kTimeout, nullptr, *std::move(store));
       ASSERT_TRUE(connected.ok()) << connected.status();

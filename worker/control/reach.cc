@@ -105,7 +105,7 @@ constexpr char kMoreOpenFiles[] =
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Door>> Door::Open(const std::string& host) {
+absl::StatusOr<std::unique_ptr<ReachListener>> ReachListener::Open(const std::string& host) {
   auto address = ParseAddress(host, 0);
   if (!address.ok()) return address.status();
   const auto failed = [&host](const char* call) -> absl::Status {
@@ -129,10 +129,10 @@ absl::StatusOr<std::unique_ptr<Door>> Door::Open(const std::string& host) {
   const uint16_t port = address->is_v6()
                             ? reinterpret_cast<sockaddr_in6*>(&address->storage)->sin6_port
                             : reinterpret_cast<sockaddr_in*>(&address->storage)->sin_port;
-  return std::unique_ptr<Door>(new Door(fd, ntohs(port)));
+  return std::unique_ptr<ReachListener>(new ReachListener(fd, ntohs(port)));
 }
 
-Door::~Door() { close(fd_); }
+ReachListener::~ReachListener() { close(fd_); }
 
 absl::Status AwaitReachable(const Peer& peer, const TellTrouble& tell, const Patience& patience) {
   ASSIGN_OR_RETURN(SocketAddress address, ParseAddress(peer.host, peer.port));

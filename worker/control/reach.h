@@ -16,20 +16,20 @@
 namespace muster::control {
 
 // A port that accepts connections and does nothing else, as long as the object lives.
-class Door {
+class ReachListener {
  public:
   // `host`: a numeric address of this machine. INVALID_ARGUMENT: it is not numeric.
   // FAILED_PRECONDITION with train::Cause::kNodeFault: this machine does not have this address.
   // UNAVAILABLE: other errors.
-  static absl::StatusOr<std::unique_ptr<Door>> Open(const std::string& host);
-  ~Door();
-  Door(const Door&) = delete;
-  Door& operator=(const Door&) = delete;
+  static absl::StatusOr<std::unique_ptr<ReachListener>> Open(const std::string& host);
+  ~ReachListener();
+  ReachListener(const ReachListener&) = delete;
+  ReachListener& operator=(const ReachListener&) = delete;
 
   uint16_t port() const { return port_; }
 
  private:
-  Door(int fd, uint16_t port) : fd_(fd), port_(port) {}
+  ReachListener(int fd, uint16_t port) : fd_(fd), port_(port) {}
 
   const int fd_;
   const uint16_t port_;

@@ -19,24 +19,25 @@ constexpr Patience kNone{.tell = absl::ZeroDuration(), .end = absl::ZeroDuration
 constexpr Patience kTells{.tell = absl::ZeroDuration(), .end = absl::Milliseconds(1)};
 
 // A port of this machine on which nothing listens.
-uint16_t ClosedPort() { return (*Door::Open("127.0.0.1"))->port(); }
+uint16_t ClosedPort() { return (*ReachListener::Open("127.0.0.1"))->port(); }
 
 TEST(Reach, APeerThatAnswersIsNoTrouble) {
-  const auto door = Door::Open("127.0.0.1");
-  ASSERT_TRUE(door.ok()) << door.status();
+  const auto listener = ReachListener::Open("127.0.0.1");
+  ASSERT_TRUE(listener.ok()) << listener.status();
   std::vector<std::string> told;
-  EXPECT_TRUE(AwaitReachable({1, "127.0.0.1", (*door)->port()},
-                             [&](const std::string& trouble) { told.push_back(trouble); })
-                  .ok());
+  EXPECT_TRUE(
+      AwaitReachable({1, "127.0.0.1", (*listener)->port()}, [&](const std::string& trouble) {
+        told.push_back(trouble);
+      }).ok());
   EXPECT_THAT(told, IsEmpty());
 }
 
 TEST(Reach, AnAddressThatThisMachineDoesNotHaveIsNamedWithTheRemedy) {
-  const absl::Status status = Door::Open("192.0.2.1").status();
+  const absl::Status status = ReachListener::Open("192.0.2.1").status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_EQ(train::CauseOf(status), train::Cause::kNodeFault);
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("192.0.2.1"), HasSubstr("--host")));
-  EXPECT_TRUE(absl::IsInvalidArgument(Door::Open("no address").status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(ReachListener::Open("no address").status()));
 }
 
 TEST(Reach, ALoopbackAddressOfAnotherMachineIsToldWithTheRemedyAndNoRestartHelps) {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "proto/muster/v1/worker_service.pb.h"
-#include "worker/train/reports/outside.h"
+#include "worker/train/reports/coordinator_interface.h"
 
 namespace muster::control {
 

@@ -241,8 +241,8 @@ WorkerEnd RunSession(ControlStream& stream, const train::Identity& identity,
   const absl::Duration timeout = FromProto(stream.welcome().collective_timeout());
   auto store = OpenStore(stream, identity.rank, timeout);
   if (!store.ok()) return FailedToMeet(store.status(), /*hosting=*/identity.rank == 0);
-  const auto door = ReachRanks(stream, identity.rank, timeout, **store);
-  if (!door.ok()) return FailedToMeet(door.status(), /*hosting=*/false);
+  const auto listener = ReachRanks(stream, identity.rank, timeout, **store);
+  if (!listener.ok()) return FailedToMeet(listener.status(), /*hosting=*/false);
   heartbeat.WatchedFor(FromProto(stream.welcome().lease()));
   // A coordinator that is down cannot look for hanging ranks, and ranks need not report to it in
   // time.

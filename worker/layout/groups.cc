@@ -27,7 +27,7 @@ void VisitRanges(const Group& group, const std::vector<ParameterSpec>& specs, in
     int64_t offset = member.offset - rank * slice;
     for (int64_t begin = 0; begin < elements; ++rank, offset = 0) {
       const int64_t end = std::min(elements, begin + slice - offset);
-      visit(rank, Range{member.parameter, begin, end, offset});
+      visit(rank, sharding::Range{member.parameter, begin, end, offset});
       begin = end;
     }
   }
@@ -135,12 +135,12 @@ std::vector<Group> AssignBuckets(const std::vector<ParameterSpec>& specs, int wo
 
 int64_t SliceElements(const Group& group, int world_size) { return group.elements / world_size; }
 
-std::vector<Range> RangesOf(const Group& group, const std::vector<ParameterSpec>& specs, int rank,
-                            int world_size) {
+std::vector<sharding::Range> RangesOf(const Group& group, const std::vector<ParameterSpec>& specs,
+                                      int rank, int world_size) {
   const int64_t slice = SliceElements(group, world_size);
   const int64_t slice_begin = rank * slice;
   const int64_t slice_end = slice_begin + slice;
-  std::vector<Range> ranges;
+  std::vector<sharding::Range> ranges;
   auto member = std::partition_point(
       group.members.begin(), group.members.end(), [&](const Group::Member& before) {
         return before.offset + specs[before.parameter].elements <= slice_begin;
@@ -157,9 +157,9 @@ std::vector<Range> RangesOf(const Group& group, const std::vector<ParameterSpec>
   return ranges;
 }
 
-Placement Sharded(const std::vector<Group>& groups, const std::vector<ParameterSpec>& specs,
-                  int world_size) {
-  Placement placement;
+sharding::Placement Sharded(const std::vector<Group>& groups,
+                            const std::vector<ParameterSpec>& specs, int world_size) {
+  sharding::Placement placement;
   placement.elements.reserve(specs.size());
   for (const ParameterSpec& spec : specs) placement.elements.push_back(spec.elements);
 
@@ -167,14 +167,15 @@ Placement Sharded(const std::vector<Group>& groups, const std::vector<ParameterS
   // pass.
   std::vector<int64_t> counts(world_size, 0);
   for (const Group& group : groups) {
-    VisitRanges(group, specs, world_size, [&](int64_t rank, const Range&) { ++counts[rank]; });
+    VisitRanges(group, specs, world_size,
+                [&](int64_t rank, const sharding::Range&) { ++counts[rank]; });
   }
   placement.holders.resize(world_size);
   for (int rank = 0; rank < world_size; ++rank) placement.holders[rank].reserve(counts[rank]);
 
   int64_t base = 0;  // beginning of the group's slice in each rank's storage
   for (const Group& group : groups) {
-    VisitRanges(group, specs, world_size, [&](int64_t rank, Range range) {
+    VisitRanges(group, specs, world_size, [&](int64_t rank, sharding::Range range) {
       range.offset += base;
       placement.holders[rank].push_back(range);
     });

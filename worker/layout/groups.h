@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "common/layout/placement.h"
+#include "common/sharding/placement.h"
 
 namespace muster::layout {
 
@@ -66,13 +66,13 @@ int64_t SliceElements(const Group& group, int world_size);
 
 // The ranges of parameters that are in the slice of `rank`. Range::offset counts from the beginning
 // of the slice. Ordered by offset; empty if the slice is only padding.
-std::vector<Range> RangesOf(const Group& group, const std::vector<ParameterSpec>& specs, int rank,
-                            int world_size);
+std::vector<sharding::Range> RangesOf(const Group& group, const std::vector<ParameterSpec>& specs,
+                                      int rank, int world_size);
 
 // The placement in which each rank holds its slices of all groups, in the order of the groups. No
 // rank holds a parameter that is in no group.
-Placement Sharded(const std::vector<Group>& groups, const std::vector<ParameterSpec>& specs,
-                  int world_size);
+sharding::Placement Sharded(const std::vector<Group>& groups,
+                            const std::vector<ParameterSpec>& specs, int world_size);
 
 // A hash of the whole layout: specs, groups, world size. It is the same on every machine and in
 // every build. Different layouts have different hashes, except with a probability of 2^-64.

@@ -41,9 +41,9 @@ std::string Show(const std::vector<Group>& groups) {
 }
 
 // Shows ranges: "0[0,16)@0 1[0,3)@16 ".
-std::string Show(const std::vector<Range>& ranges) {
+std::string Show(const std::vector<sharding::Range>& ranges) {
   std::string text;
-  for (const Range& range : ranges) {
+  for (const sharding::Range& range : ranges) {
     text += std::to_string(range.parameter) + "[" + std::to_string(range.begin) + "," +
             std::to_string(range.end) + ")@" + std::to_string(range.offset) + " ";
   }
@@ -224,7 +224,7 @@ TEST(Sharded, SlicesOfTheGroupsFollowOneAnother) {
   const std::vector<Group> groups = {MakeGroup(specs, {3}, 2), MakeGroup(specs, {0, 1}, 2)};
   EXPECT_EQ(SliceElements(groups[0], 2), 16);
   EXPECT_EQ(SliceElements(groups[1], 2), 32);
-  const Placement placement = Sharded(groups, specs, 2);
+  const sharding::Placement placement = Sharded(groups, specs, 2);
   EXPECT_THAT(placement.elements, ElementsAre(48, 5, 7, 20));
   ASSERT_EQ(placement.holders.size(), 2);
   EXPECT_EQ(Show(placement.holders[0]), "3[0,16)@0 0[0,32)@16 ");
@@ -232,21 +232,24 @@ TEST(Sharded, SlicesOfTheGroupsFollowOneAnother) {
 }
 
 TEST(Sharded, WithoutGroupsNobodyHasAnything) {
-  const Placement placement = Sharded({}, Specs({3}), 2);
+  const sharding::Placement placement = Sharded({}, Specs({3}), 2);
   EXPECT_THAT(placement.holders, ElementsAre(IsEmpty(), IsEmpty()));
 }
 
 // The example of docs/layout.md.
 TEST(Sharded, MovesToAnotherWorldSize) {
   const auto specs = Specs({40, 10, 16});
-  const Placement two = Sharded({MakeGroup(specs, {2, 1, 0}, 2)}, specs, 2);
+  const sharding::Placement two = Sharded({MakeGroup(specs, {2, 1, 0}, 2)}, specs, 2);
   EXPECT_EQ(Show(two.holders[0]), "2[0,16)@0 1[0,10)@16 0[0,16)@32 ");
   EXPECT_EQ(Show(two.holders[1]), "0[16,40)@0 ");
-  const auto moves = Redistribute(two, Sharded({MakeGroup(specs, {2, 1, 0}, 3)}, specs, 3));
+  const auto moves =
+      sharding::Redistribute(two, Sharded({MakeGroup(specs, {2, 1, 0}, 3)}, specs, 3));
   ASSERT_TRUE(moves.ok()) << moves.status();
-  EXPECT_THAT(*moves, ElementsAre(Move{0, 0, 2, 0, 16, 0, 0}, Move{0, 0, 1, 0, 10, 16, 16},
-                                  Move{0, 1, 0, 0, 16, 32, 0}, Move{1, 1, 0, 16, 32, 0, 16},
-                                  Move{1, 2, 0, 32, 40, 16, 0}));
+  EXPECT_THAT(
+      *moves,
+      ElementsAre(sharding::Move{0, 0, 2, 0, 16, 0, 0}, sharding::Move{0, 0, 1, 0, 10, 16, 16},
+                  sharding::Move{0, 1, 0, 0, 16, 32, 0}, sharding::Move{1, 1, 0, 16, 32, 0, 16},
+                  sharding::Move{1, 2, 0, 32, 40, 16, 0}));
 }
 
 struct Plan {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/layout/placement.h"
+#include "common/sharding/placement.h"
 #include "gtest/gtest.h"
 #include "worker/layout/groups.h"
 
@@ -68,9 +68,9 @@ std::vector<int64_t> ElementsOf(const std::vector<ParameterSpec>& specs) {
 
 // Returns a placement in which all parameters are cut anywhere and dealt out, some of them twice.
 // They are stored in any order with gaps.
-Placement Scattered(const std::vector<int64_t>& elements, int64_t holders, Dice& dice) {
-  Placement placement{elements, std::vector<std::vector<Range>>(holders)};
-  std::vector<Range> pieces;
+sharding::Placement Scattered(const std::vector<int64_t>& elements, int64_t holders, Dice& dice) {
+  sharding::Placement placement{elements, std::vector<std::vector<sharding::Range>>(holders)};
+  std::vector<sharding::Range> pieces;
   for (size_t parameter = 0; parameter < elements.size(); ++parameter) {
     for (int64_t begin = 0; begin < elements[parameter];) {
       const int64_t end = begin + 1 + dice.Below(elements[parameter] - begin);
@@ -80,7 +80,7 @@ Placement Scattered(const std::vector<int64_t>& elements, int64_t holders, Dice&
   }
   for (size_t i = pieces.size(); i > 1; --i) std::swap(pieces[i - 1], pieces[dice.Below(i)]);
   std::vector<int64_t> stored(holders, 0);
-  for (Range& piece : pieces) {
+  for (sharding::Range& piece : pieces) {
     const int64_t first = dice.Below(holders);
     std::vector<int64_t> owners = {first};
     if (const int64_t second = dice.Below(holders); second != first && dice.OneIn(4)) {
@@ -96,14 +96,14 @@ Placement Scattered(const std::vector<int64_t>& elements, int64_t holders, Dice&
 }
 
 // Returns a placement of these parameters in which each element has at least one holder.
-Placement RandomPlacement(std::vector<ParameterSpec> specs, Dice& dice) {
+sharding::Placement RandomPlacement(std::vector<ParameterSpec> specs, Dice& dice) {
   const auto elements = ElementsOf(specs);
   const int64_t holders = 1 + dice.Below(64);
   switch (dice.Below(5)) {
     case 0:
-      return Replicated(elements, 1 + dice.Below(5));
+      return sharding::Replicated(elements, 1 + dice.Below(5));
     case 1:
-      return CutEvenly(elements, holders, dice.OneIn(2) ? 16 : 1);
+      return sharding::CutEvenly(elements, holders, dice.OneIn(2) ? 16 : 1);
     case 2:
       return Scattered(elements, holders, dice);
     default:
@@ -119,19 +119,20 @@ TEST(LayoutProperty, EveryElementOfATrainableParameterHasOneOwner) {
     const int world_size = 1 + seed % 64;
     const auto specs = RandomSpecs(dice, /*huge=*/int64_t{1} << dice.Below(42));
     const auto groups = AssignBuckets(specs, world_size, RandomLimits(dice));
-    Placement placement = Sharded(groups, specs, world_size);
+    sharding::Placement placement = Sharded(groups, specs, world_size);
     ASSERT_EQ(placement.holders.size(), world_size);
 
-    std::vector<std::vector<Range>> owned(specs.size());
+    std::vector<std::vector<sharding::Range>> owned(specs.size());
     for (const auto& ranges : placement.holders) {
-      for (const Range& range : ranges) owned[range.parameter].push_back(range);
+      for (const sharding::Range& range : ranges) owned[range.parameter].push_back(range);
     }
     for (size_t parameter = 0; parameter < specs.size(); ++parameter) {
       auto& ranges = owned[parameter];
-      std::sort(ranges.begin(), ranges.end(),
-                [](const Range& a, const Range& b) { return a.begin < b.begin; });
+      std::sort(
+          ranges.begin(), ranges.end(),
+          [](const sharding::Range& a, const sharding::Range& b) { return a.begin < b.begin; });
       int64_t end = 0;
-      for (const Range& range : ranges) {
+      for (const sharding::Range& range : ranges) {
         ASSERT_EQ(range.begin, end) << specs[parameter].name;
         ASSERT_GT(range.end, range.begin);
         end = range.end;
@@ -142,7 +143,7 @@ TEST(LayoutProperty, EveryElementOfATrainableParameterHasOneOwner) {
     for (size_t i = 0; i < specs.size(); ++i) {
       if (!specs[i].trainable) placement.elements[i] = 0;
     }
-    EXPECT_TRUE(CheckComplete(placement).ok()) << CheckComplete(placement);
+    EXPECT_TRUE(sharding::CheckComplete(placement).ok()) << sharding::CheckComplete(placement);
   }
 }
 
@@ -153,8 +154,8 @@ TEST(LayoutProperty, SlicesAreEqualAndAligned) {
     const int world_size = 1 + seed % 64;
     const auto specs = RandomSpecs(dice, /*huge=*/int64_t{1} << dice.Below(42));
     const auto groups = GroupsOfAll(specs, world_size, dice);
-    const Placement placement = Sharded(groups, specs, world_size);
-    std::vector<std::vector<Range>> expected(world_size);
+    const sharding::Placement placement = Sharded(groups, specs, world_size);
+    std::vector<std::vector<sharding::Range>> expected(world_size);
     int64_t base = 0;
     for (const Group& group : groups) {
       const int64_t slice = SliceElements(group, world_size);
@@ -167,7 +168,7 @@ TEST(LayoutProperty, SlicesAreEqualAndAligned) {
       int64_t contained = 0;
       for (int rank = 0; rank < world_size; ++rank) {
         int64_t end = 0;
-        for (Range range : RangesOf(group, specs, rank, world_size)) {
+        for (sharding::Range range : RangesOf(group, specs, rank, world_size)) {
           ASSERT_GE(range.offset, end);
           end = range.offset + range.end - range.begin;
           ASSERT_LE(end, slice);
@@ -189,11 +190,11 @@ int64_t ValueOf(int64_t parameter, int64_t element) { return parameter << 40 | e
 // The storage of all holders, -1 in gaps.
 using Storage = std::vector<std::vector<int64_t>>;
 
-Storage EmptyStorage(const Placement& placement) {
+Storage EmptyStorage(const sharding::Placement& placement) {
   Storage storage(placement.holders.size());
   for (size_t holder = 0; holder < storage.size(); ++holder) {
     int64_t size = 0;
-    for (const Range& range : placement.holders[holder]) {
+    for (const sharding::Range& range : placement.holders[holder]) {
       size = std::max(size, range.offset + range.end - range.begin);
     }
     storage[holder].resize(size, -1);
@@ -201,10 +202,10 @@ Storage EmptyStorage(const Placement& placement) {
   return storage;
 }
 
-Storage Fill(const Placement& placement) {
+Storage Fill(const sharding::Placement& placement) {
   Storage storage = EmptyStorage(placement);
   for (size_t holder = 0; holder < storage.size(); ++holder) {
-    for (const Range& range : placement.holders[holder]) {
+    for (const sharding::Range& range : placement.holders[holder]) {
       for (int64_t i = range.begin; i < range.end; ++i) {
         storage[holder][range.offset + i - range.begin] = ValueOf(range.parameter, i);
       }
@@ -213,9 +214,10 @@ Storage Fill(const Placement& placement) {
   return storage;
 }
 
-Storage Apply(const std::vector<Move>& moves, const Storage& from, const Placement& to) {
+Storage Apply(const std::vector<sharding::Move>& moves, const Storage& from,
+              const sharding::Placement& to) {
   Storage storage = EmptyStorage(to);
-  for (const Move& move : moves) {
+  for (const sharding::Move& move : moves) {
     const auto begin = from[move.from].begin() + move.from_offset;
     std::copy(begin, begin + (move.end - move.begin), storage[move.to].begin() + move.to_offset);
   }
@@ -227,11 +229,11 @@ TEST(LayoutProperty, MovingThereAndBackIsTheIdentity) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Dice dice(seed);
     const auto specs = RandomSpecs(dice, /*huge=*/dice.OneIn(10) ? 100000 : 5000);
-    const Placement a = RandomPlacement(specs, dice);
-    const Placement b = RandomPlacement(specs, dice);
-    const auto there = Redistribute(a, b);
+    const sharding::Placement a = RandomPlacement(specs, dice);
+    const sharding::Placement b = RandomPlacement(specs, dice);
+    const auto there = sharding::Redistribute(a, b);
     ASSERT_TRUE(there.ok()) << there.status();
-    const auto back = Redistribute(b, a);
+    const auto back = sharding::Redistribute(b, a);
     ASSERT_TRUE(back.ok()) << back.status();
     const Storage in_a = Fill(a);
     const Storage in_b = Apply(*there, in_a, b);
@@ -248,11 +250,11 @@ TEST(LayoutProperty, TrainableParametersAloneMoveBetweenWorldSizes) {
     Dice dice(seed);
     const auto specs = RandomSpecs(dice, /*huge=*/5000);
     const int m = 1 + dice.Below(64), n = 1 + dice.Below(64);
-    const Placement a = Sharded(AssignBuckets(specs, m, RandomLimits(dice)), specs, m);
-    const Placement b = Sharded(AssignBuckets(specs, n, RandomLimits(dice)), specs, n);
-    const auto there = Redistribute(a, b);
+    const sharding::Placement a = Sharded(AssignBuckets(specs, m, RandomLimits(dice)), specs, m);
+    const sharding::Placement b = Sharded(AssignBuckets(specs, n, RandomLimits(dice)), specs, n);
+    const auto there = sharding::Redistribute(a, b);
     ASSERT_TRUE(there.ok()) << there.status();
-    const auto back = Redistribute(b, a);
+    const auto back = sharding::Redistribute(b, a);
     ASSERT_TRUE(back.ok()) << back.status();
     const Storage in_b = Apply(*there, Fill(a), b);
     ASSERT_EQ(in_b, Fill(b));
@@ -265,30 +267,31 @@ TEST(LayoutProperty, ElementsComeFromTheHolderItselfElseFromTheLowest) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Dice dice(seed);
     const auto specs = RandomSpecs(dice, /*huge=*/2000);
-    const Placement a = RandomPlacement(specs, dice);
-    const Placement b = RandomPlacement(specs, dice);
+    const sharding::Placement a = RandomPlacement(specs, dice);
+    const sharding::Placement b = RandomPlacement(specs, dice);
     std::vector<std::vector<std::vector<int64_t>>> holders(
         specs.size());  // by parameter and element
     for (size_t i = 0; i < specs.size(); ++i) holders[i].resize(specs[i].elements);
     for (size_t holder = 0; holder < a.holders.size(); ++holder) {
-      for (const Range& range : a.holders[holder]) {
+      for (const sharding::Range& range : a.holders[holder]) {
         for (int64_t i = range.begin; i < range.end; ++i) {
           holders[range.parameter][i].push_back(holder);
         }
       }
     }
-    const auto moves = Redistribute(a, b);
+    const auto moves = sharding::Redistribute(a, b);
     ASSERT_TRUE(moves.ok()) << moves.status();
-    for (const Move& move : *moves) {
+    for (const sharding::Move& move : *moves) {
       for (int64_t i = move.begin; i < move.end; ++i) {
         const auto& have = holders[move.parameter][i];
         const bool itself = std::binary_search(have.begin(), have.end(), move.to);
         ASSERT_EQ(move.from, itself ? move.to : have.front());
       }
     }
-    EXPECT_TRUE(std::is_sorted(moves->begin(), moves->end(), [](const Move& x, const Move& y) {
-      return std::tuple(x.to, x.from, x.to_offset) < std::tuple(y.to, y.from, y.to_offset);
-    }));
+    EXPECT_TRUE(std::is_sorted(
+        moves->begin(), moves->end(), [](const sharding::Move& x, const sharding::Move& y) {
+          return std::tuple(x.to, x.from, x.to_offset) < std::tuple(y.to, y.from, y.to_offset);
+        }));
   }
 }
 
@@ -299,30 +302,30 @@ TEST(LayoutProperty, CheckCompleteNoticesARangeRemovedDoubledOrShifted) {
     Dice dice(seed);
     const auto specs = RandomSpecs(dice, /*huge=*/int64_t{1} << 30);
     const int holders = 1 + dice.Below(64);
-    const Placement whole = dice.OneIn(2)
-                                ? CutEvenly(ElementsOf(specs), holders, 16)
-                                : Sharded(GroupsOfAll(specs, holders, dice), specs, holders);
-    ASSERT_TRUE(CheckComplete(whole).ok()) << CheckComplete(whole);
+    const sharding::Placement whole =
+        dice.OneIn(2) ? sharding::CutEvenly(ElementsOf(specs), holders, 16)
+                      : Sharded(GroupsOfAll(specs, holders, dice), specs, holders);
+    ASSERT_TRUE(sharding::CheckComplete(whole).ok()) << sharding::CheckComplete(whole);
     const int64_t holder = dice.Below(holders);
     if (whole.holders[holder].empty()) continue;
     ++tried;
     const size_t index = dice.Below(whole.holders[holder].size());
-    const Range range = whole.holders[holder][index];
+    const sharding::Range range = whole.holders[holder][index];
 
-    Placement removed = whole;
+    sharding::Placement removed = whole;
     removed.holders[holder].erase(removed.holders[holder].begin() + index);
-    EXPECT_EQ(CheckComplete(removed).code(), absl::StatusCode::kDataLoss);
+    EXPECT_EQ(sharding::CheckComplete(removed).code(), absl::StatusCode::kDataLoss);
 
-    Placement doubled = whole;
+    sharding::Placement doubled = whole;
     doubled.holders[dice.Below(holders)].push_back(range);
-    EXPECT_EQ(CheckComplete(doubled).code(), absl::StatusCode::kDataLoss);
+    EXPECT_EQ(sharding::CheckComplete(doubled).code(), absl::StatusCode::kDataLoss);
 
-    Placement shifted = whole;
+    sharding::Placement shifted = whole;
     const int64_t by = dice.OneIn(2) ? 1 : -1;
     shifted.holders[holder][index].begin += by;
     shifted.holders[holder][index].end += by;
     const bool inside = range.begin + by >= 0 && range.end + by <= specs[range.parameter].elements;
-    EXPECT_EQ(CheckComplete(shifted).code(),
+    EXPECT_EQ(sharding::CheckComplete(shifted).code(),
               inside ? absl::StatusCode::kDataLoss : absl::StatusCode::kInvalidArgument);
   }
   EXPECT_GT(tried, 300);
@@ -355,18 +358,18 @@ TEST(LayoutProperty, OneMillionParametersOn4096Ranks) {
   for (ParameterSpec& spec : specs) total += spec.elements = dice.Below(64);
   const auto before = AssignBuckets(specs, 4096, {});
   const auto after = AssignBuckets(specs, 4095, {});
-  const Placement from = Sharded(before, specs, 4096);
-  const Placement to = Sharded(after, specs, 4095);
-  EXPECT_TRUE(CheckComplete(from).ok()) << CheckComplete(from);
-  EXPECT_TRUE(CheckComplete(to).ok()) << CheckComplete(to);
-  const auto moves = Redistribute(from, to);
+  const sharding::Placement from = Sharded(before, specs, 4096);
+  const sharding::Placement to = Sharded(after, specs, 4095);
+  EXPECT_TRUE(sharding::CheckComplete(from).ok()) << sharding::CheckComplete(from);
+  EXPECT_TRUE(sharding::CheckComplete(to).ok()) << sharding::CheckComplete(to);
+  const auto moves = sharding::Redistribute(from, to);
   ASSERT_TRUE(moves.ok()) << moves.status();
 
   // The expected place of each move comes from a division, without any table of ranges.
   const auto from_places = PlacesOf(before, specs.size(), 4096);
   const auto to_places = PlacesOf(after, specs.size(), 4095);
   int64_t moved = 0, wrong = 0;
-  for (const Move& move : *moves) {
+  for (const sharding::Move& move : *moves) {
     const Place& source = from_places[move.parameter];
     const Place& target = to_places[move.parameter];
     const int64_t out = source.offset + move.begin, in = target.offset + move.begin;

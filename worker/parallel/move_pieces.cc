@@ -19,7 +19,7 @@
 namespace muster::parallel {
 namespace {
 
-using layout::Move;
+using sharding::Move;
 
 // The pieces of this rank, by parameter.
 using PieceMap = std::unordered_map<int64_t, const Piece*>;
@@ -29,7 +29,7 @@ absl::StatusOr<PieceMap> MapOf(const Arrangement& arrangement, int rank) {
   for (const Piece& piece : arrangement.held) {
     if (piece.tensor.numel() > 0) pieces[static_cast<int64_t>(piece.parameter)] = &piece;
   }
-  for (const layout::Range& range : arrangement.holders.holders[rank]) {
+  for (const sharding::Range& range : arrangement.holders.holders[rank]) {
     const auto found = pieces.find(range.parameter);
     if (found == pieces.end() || found->second->begin != range.begin ||
         found->second->tensor.numel() != range.end - range.begin ||
@@ -187,7 +187,7 @@ absl::StatusOr<int64_t> MovePieces(const Arrangement& from, const Arrangement& t
   const int rank = communicator->rank();
   ASSIGN_OR_RETURN(const PieceMap sources, MapOf(from, rank));
   ASSIGN_OR_RETURN(const PieceMap targets, MapOf(to, rank));
-  ASSIGN_OR_RETURN(const std::vector<Move> moves, layout::Redistribute(from.holders, to.holders));
+  ASSIGN_OR_RETURN(const std::vector<Move> moves, sharding::Redistribute(from.holders, to.holders));
   for (const Move& move : moves) {
     if (move.from != rank || move.to != rank) continue;
     const int64_t bytes = element_bytes[move.parameter];
@@ -213,9 +213,9 @@ absl::StatusOr<int64_t> MovePieces(const Arrangement& from, const Arrangement& t
   return TravellingBytes(moves, element_bytes);
 }
 
-absl::StatusOr<int64_t> BytesToMove(const layout::Placement& from, const layout::Placement& to,
+absl::StatusOr<int64_t> BytesToMove(const sharding::Placement& from, const sharding::Placement& to,
                                     const std::vector<int64_t>& element_bytes) {
-  ASSIGN_OR_RETURN(const std::vector<Move> moves, layout::Redistribute(from, to));
+  ASSIGN_OR_RETURN(const std::vector<Move> moves, sharding::Redistribute(from, to));
   return TravellingBytes(moves, element_bytes);
 }
 

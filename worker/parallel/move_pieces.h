@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/layout/placement.h"
+#include "common/sharding/placement.h"
 #include "worker/comm/communicator.h"
 #include "worker/parallel/parameter_store.h"
 
@@ -16,7 +16,7 @@ namespace muster::parallel {
 struct Arrangement {
   // The pieces of each rank, the same on all ranks; offsets are ignored. Parameters that no rank
   // holds are not moved.
-  layout::Placement holders;
+  sharding::Placement holders;
   // The pieces of this rank: a contiguous piece of any shape for each of its ranges.
   std::vector<Piece> held;
 };
@@ -41,7 +41,7 @@ absl::StatusOr<int64_t> MovePieces(const Arrangement& from, const Arrangement& t
                                    int64_t round_bytes = 4 << 20);
 
 // Returns the bytes that MovePieces would return. Pure.
-absl::StatusOr<int64_t> BytesToMove(const layout::Placement& from, const layout::Placement& to,
+absl::StatusOr<int64_t> BytesToMove(const sharding::Placement& from, const sharding::Placement& to,
                                     const std::vector<int64_t>& element_bytes);
 
 }  // namespace muster::parallel

@@ -13,9 +13,9 @@ namespace {
 
 // Cuts every parameter at random places, one part for each rank. With `twice`, every rank holds
 // some parameters in whole.
-layout::Placement RandomPlacement(const std::vector<int64_t>& elements, int ranks, bool twice,
-                                  std::mt19937& random) {
-  layout::Placement placement;
+sharding::Placement RandomPlacement(const std::vector<int64_t>& elements, int ranks, bool twice,
+                                    std::mt19937& random) {
+  sharding::Placement placement;
   placement.elements = elements;
   placement.holders.resize(ranks);
   for (size_t i = 0; i < elements.size(); ++i) {
@@ -26,7 +26,7 @@ layout::Placement RandomPlacement(const std::vector<int64_t>& elements, int rank
     std::sort(cuts.begin(), cuts.end());
     const int first = static_cast<int>(random() % ranks);
     for (int part = 0; part < ranks; ++part) {
-      const layout::Range range{static_cast<int64_t>(i), cuts[part], cuts[part + 1]};
+      const sharding::Range range{static_cast<int64_t>(i), cuts[part], cuts[part + 1]};
       if (range.begin < range.end) placement.holders[(first + part) % ranks].push_back(range);
     }
     if (!twice || random() % 3 != 0) continue;
@@ -41,9 +41,9 @@ layout::Placement RandomPlacement(const std::vector<int64_t>& elements, int rank
 
 at::ScalarType TypeOf(size_t parameter) { return parameter % 3 == 2 ? at::kDouble : at::kFloat; }
 
-std::vector<Piece> Allocate(const layout::Placement& placement, int rank, bool fill) {
+std::vector<Piece> Allocate(const sharding::Placement& placement, int rank, bool fill) {
   std::vector<Piece> pieces;
-  for (const layout::Range& range : placement.holders[rank]) {
+  for (const sharding::Range& range : placement.holders[rank]) {
     Piece piece{.parameter = static_cast<size_t>(range.parameter), .begin = range.begin};
     piece.tensor = at::empty({range.end - range.begin}, at::TensorOptions(TypeOf(range.parameter)));
     for (int64_t i = 0; i < piece.tensor.numel(); ++i) {

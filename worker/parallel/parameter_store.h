@@ -15,7 +15,7 @@
 
 #include "ATen/core/Tensor.h"
 #include "absl/status/status.h"
-#include "common/layout/placement.h"
+#include "common/sharding/placement.h"
 
 namespace muster::parallel {
 
@@ -40,7 +40,7 @@ struct ParameterShards {
   // and by BeginPass. At other times some values are gathered ahead.
   std::vector<Piece> held;
   // The pieces of each rank, equal on all ranks; each element is on one rank. Offsets are ignored.
-  layout::Placement holders;
+  sharding::Placement holders;
 };
 
 // The parameters that a rank has in a pass of forwards without backwards (evaluation).

@@ -26,7 +26,7 @@ std::vector<Piece> PiecesOf(const std::vector<layout::Group>& groups,
     pieces.push_back(std::move(piece));
   };
   for (size_t i = 0; i < groups.size(); ++i) {
-    for (const layout::Range& range : layout::RangesOf(groups[i], specs, rank, world_size)) {
+    for (const sharding::Range& range : layout::RangesOf(groups[i], specs, rank, world_size)) {
       add(indices[range.parameter], range.begin, i, range.offset, range.end - range.begin);
     }
     if (rank != 0) continue;
@@ -39,13 +39,13 @@ std::vector<Piece> PiecesOf(const std::vector<layout::Group>& groups,
   return pieces;
 }
 
-layout::Placement OwnersOf(const std::vector<layout::Group>& groups,
-                           const std::vector<layout::ParameterSpec>& specs,
-                           const std::vector<size_t>& indices, std::vector<int64_t> elements,
-                           int world_size) {
-  layout::Placement owners = layout::Sharded(groups, specs, world_size);
+sharding::Placement OwnersOf(const std::vector<layout::Group>& groups,
+                             const std::vector<layout::ParameterSpec>& specs,
+                             const std::vector<size_t>& indices, std::vector<int64_t> elements,
+                             int world_size) {
+  sharding::Placement owners = layout::Sharded(groups, specs, world_size);
   for (auto& ranges : owners.holders) {
-    for (layout::Range& range : ranges) {
+    for (sharding::Range& range : ranges) {
       range.parameter = static_cast<int64_t>(indices[range.parameter]);
     }
   }

@@ -9,7 +9,7 @@
 
 #include "ATen/core/Tensor.h"
 #include "absl/status/statusor.h"
-#include "common/layout/placement.h"
+#include "common/sharding/placement.h"
 #include "worker/comm/communicator.h"
 #include "worker/layout/groups.h"
 #include "worker/parallel/parameter_store.h"
@@ -31,10 +31,10 @@ std::vector<Piece> PiecesOf(const std::vector<layout::Group>& groups,
                             int rank, int world_size);
 
 // Returns the pieces of all ranks, as a placement of the model's parameters. elements: of each.
-layout::Placement OwnersOf(const std::vector<layout::Group>& groups,
-                           const std::vector<layout::ParameterSpec>& specs,
-                           const std::vector<size_t>& indices, std::vector<int64_t> elements,
-                           int world_size);
+sharding::Placement OwnersOf(const std::vector<layout::Group>& groups,
+                             const std::vector<layout::ParameterSpec>& specs,
+                             const std::vector<size_t>& indices, std::vector<int64_t> elements,
+                             int world_size);
 
 // Returns `mine` of every rank, in rank order: float64 [ranks, N] of float64 [N], on the
 // communicator's device. `mine`: sums over the rank's pieces. A collective. Errors: the

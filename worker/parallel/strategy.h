@@ -45,7 +45,7 @@
 
 #include "ATen/core/Tensor.h"
 #include "absl/status/statusor.h"
-#include "common/layout/placement.h"
+#include "common/sharding/placement.h"
 #include "worker/models/unit.h"
 #include "worker/parallel/parameter_store.h"
 
@@ -64,9 +64,9 @@ struct KeptMemory {
 // The pieces of each rank under a plan.
 struct Placements {
   // See Plan::owners.
-  layout::Placement owners;
+  sharding::Placement owners;
   // See ParameterShards::holders. nullopt: every rank has all parameters.
-  std::optional<layout::Placement> holders;
+  std::optional<sharding::Placement> holders;
 };
 
 // The assignment of trainable parameters to the ranks that update them. It is constant during the
@@ -76,7 +76,7 @@ struct Plan {
   bool sharded = false;
   // The pieces of all ranks, as a placement of the list of parameters that the strategy was made
   // of. No rank has pieces of frozen parameters. Offsets are ignored.
-  layout::Placement owners;
+  sharding::Placement owners;
   // A hash of the layout: trainable parameters, buckets and slices. Ranks with different hashes
   // must not communicate.
   uint64_t fingerprint = 0;

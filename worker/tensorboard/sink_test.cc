@@ -21,7 +21,7 @@
 #include "common/steady/test_bound.h"
 #include "worker/tensorboard/event.h"
 #include "worker/tensorboard/event.pb.h"
-#include "worker/train/reports/outside.h"
+#include "worker/train/reports/coordinator_interface.h"
 
 namespace muster::tensorboard {
 namespace {

@@ -13,35 +13,35 @@
 
 namespace muster::cluster {
 
-void RecordCheckpoint(Turn& turn, jobs::Job* job, const CheckpointWritten& written) {
+void RecordCheckpoint(HandlerContext& context, jobs::Job* job, const CheckpointWritten& written) {
   if (written.best && jobs::MarkBest(job, written.path)) {
-    turn.jobs.ListsChanged(*job);
-    return TellToRemove(turn, *job);
+    context.jobs.ListsChanged(*job);
+    return TellToRemove(context, *job);
   }
   jobs::Checkpoint checkpoint{.step = written.step,
                               .generation = job->generation,
                               .path = written.path,
-                              .create_time = turn.now,
+                              .create_time = context.now,
                               .bytes = written.bytes,
                               .stall = written.stall,
                               .write_time = written.write_time,
                               .best = written.best};
   if (const absl::Status status = jobs::CheckPath(*job, checkpoint); !status.ok()) {
-    jobs::AddEvent(job, turn.now, "CHECKPOINT_REFUSED",
+    jobs::AddEvent(job, context.now, "CHECKPOINT_REFUSED",
                    absl::StrCat("a checkpoint is not recorded: ", Message(status)), written.step);
     return;
   }
   jobs::RecordCheckpoint(job, std::move(checkpoint));
   jobs::OnCheckpoint(job, written.step);
-  if (written.step > job->started_step) NodesWork(turn, *job);
-  turn.jobs.ListsChanged(*job);
-  jobs::OnSaved(job, written.step, turn.now);
+  if (written.step > job->started_step) NodesWork(context, *job);
+  context.jobs.ListsChanged(*job);
+  jobs::OnSaved(job, written.step, context.now);
   jobs::OnSave(job);
-  SendToRank(turn, *job, 0,
+  SendToRank(context, *job, 0,
              CheckpointRecorded{written.step, written.path, job->dropped_checkpoints});
 }
 
-void TellToRemove(Turn& turn, const jobs::Job& job) {
+void TellToRemove(HandlerContext& context, const jobs::Job& job) {
   const bool recorded =
       !job.checkpoints.empty() && job.checkpoints.back().generation == job.generation;
   if (!recorded && job.dropped_checkpoints.empty()) return;
@@ -50,16 +50,16 @@ void TellToRemove(Turn& turn, const jobs::Job& job) {
     told.step = job.checkpoints.back().step;
     told.path = job.checkpoints.back().path;
   }
-  SendToRank(turn, job, 0, std::move(told));
+  SendToRank(context, job, 0, std::move(told));
 }
 
-void TakeFound(Turn& turn, jobs::Job* job, const CheckpointsFound& report) {
+void TakeFound(HandlerContext& context, jobs::Job* job, const CheckpointsFound& report) {
   std::vector<jobs::Checkpoint> adopted;
-  for (const CheckpointsFound::One& one : report.found) {
+  for (const CheckpointsFound::Checkpoint& one : report.found) {
     jobs::Checkpoint checkpoint{.step = one.step,
                                 .generation = one.generation,
                                 .path = one.path,
-                                .create_time = turn.now,
+                                .create_time = context.now,
                                 .origin_reason = one.reason};
     absl::Status status = jobs::CheckPath(*job, checkpoint);
     if (status.ok() && one.generation >= job->generation && one.adopted) {
@@ -67,14 +67,14 @@ void TakeFound(Turn& turn, jobs::Job* job, const CheckpointsFound& report) {
           absl::InvalidArgumentError(absl::StrCat(one.path, " is not of an earlier generation"));
     }
     if (!status.ok()) {
-      jobs::AddEvent(job, turn.now, "CHECKPOINT_REFUSED",
+      jobs::AddEvent(job, context.now, "CHECKPOINT_REFUSED",
                      absl::StrCat("a checkpoint that was found is not accepted: ", Message(status)),
                      one.step);
       continue;
     }
     if (one.adopted) {
       jobs::AddEvent(
-          job, turn.now, "CHECKPOINT_ADOPTED",
+          job, context.now, "CHECKPOINT_ADOPTED",
           absl::StrCat("checkpoint ", one.path,
                        " was found in the job's folder, continues its training, and counts from "
                        "now on"),
@@ -82,7 +82,7 @@ void TakeFound(Turn& turn, jobs::Job* job, const CheckpointsFound& report) {
       checkpoint.origin_reason.clear();
       adopted.push_back(std::move(checkpoint));
     } else {
-      jobs::AddEvent(job, turn.now, "CHECKPOINT_FOUND",
+      jobs::AddEvent(job, context.now, "CHECKPOINT_FOUND",
                      absl::StrCat("checkpoint ", one.path,
                                   " is kept, and the job does not continue from it: ", one.reason),
                      one.step);
@@ -90,43 +90,43 @@ void TakeFound(Turn& turn, jobs::Job* job, const CheckpointsFound& report) {
     }
   }
   if (!adopted.empty()) jobs::Adopt(job, std::move(adopted));
-  turn.jobs.ListsChanged(*job);
-  TellToRemove(turn, *job);
+  context.jobs.ListsChanged(*job);
+  TellToRemove(context, *job);
 }
 
-void TakeStart(Turn& turn, jobs::Job* job, const SessionStarted& started) {
+void TakeStart(HandlerContext& context, jobs::Job* job, const SessionStarted& started) {
   job->from_scratch = false;
   if (started.total_steps > 0) job->fit_steps = started.total_steps;
   // A session that starts from another step runs the later stages again.
   if (job->stages_done_step != started.step) job->stages_done = job->stages_done_step = 0;
   for (const std::string& path : jobs::WentOnFrom(job, started.checkpoint_path)) {
-    jobs::AddEvent(job, turn.now, "CHECKPOINT_KEPT",
+    jobs::AddEvent(job, context.now, "CHECKPOINT_KEPT",
                    absl::StrCat("checkpoint ", path,
                                 " could not be read; it is kept and does not count any more"));
   }
   // A restored database lacks the newest commands. Commands given after the restore have the same
   // numbers.
   for (const auto& [old_number, number] :
-       job->commands.RenumberAbove(started.last_command, job->told_before, turn.now)) {
+       job->commands.RenumberAbove(started.last_command, job->told_before, context.now)) {
     jobs::AddEvent(
-        job, turn.now, "OPERATION_RENUMBERED",
+        job, context.now, "OPERATION_RENUMBERED",
         absl::StrCat("operation ", old_number, " continues as operation ", number,
                      ": the checkpoint from which the job continues has other commands up to ",
                      started.last_command));
   }
-  job->commands.FinishTaken(started.last_command, started.step, turn.now);
+  job->commands.FinishTaken(started.last_command, started.step, context.now);
   if (job->told_commands < job->commands.commands().size()) {
     for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
       for (commands::Delivery& delivery : job->commands.After(job->told_commands)) {
-        SendToRank(turn, *job, rank, std::move(delivery));
+        SendToRank(context, *job, rank, std::move(delivery));
       }
     }
     job->told_commands = job->commands.commands().size();
   }
-  turn.jobs.ListsChanged(*job);
+  context.jobs.ListsChanged(*job);
   if (started.checkpoint_path.empty()) return;
-  turn.Say(absl::StrCat("job '", job->id, "' generation ", job->generation, " continues from ",
-                        started.checkpoint_path));
+  context.Log(absl::StrCat("job '", job->id, "' generation ", job->generation, " continues from ",
+                           started.checkpoint_path));
 }
 
 }  // namespace muster::cluster

@@ -18,11 +18,11 @@ namespace {
 constexpr uint64_t kLatestStep = uint64_t{1} << 48;
 
 // Stores the command's number as the answer of this request.
-void RememberAnswer(Turn& turn, const CommandRequest& request, uint64_t number) {
-  turn.Remember({.request_id = request.request_id,
-                 .fingerprint = request.fingerprint,
-                 .job_id = request.job_id,
-                 .answer = absl::StrCat(number)});
+void RememberAnswer(HandlerContext& context, const CommandRequest& request, uint64_t number) {
+  context.Remember({.request_id = request.request_id,
+                    .fingerprint = request.fingerprint,
+                    .job_id = request.job_id,
+                    .answer = absl::StrCat(number)});
 }
 
 // Returns whether lost processes may have carried out the command without a report. Then a
@@ -90,62 +90,64 @@ absl::StatusOr<jobs::Job*> OpenJob(Jobs& jobs, const std::string& job_id) {
 }
 
 // Ends the command at once, because the job has no process that could carry it out.
-uint64_t DoneAtOnce(Turn& turn, jobs::Job* job, const CommandRequest& request, uint64_t number) {
+uint64_t DoneAtOnce(HandlerContext& context, jobs::Job* job, const CommandRequest& request,
+                    uint64_t number) {
   job->commands.Applied(number, job->step);
-  job->commands.Finished(number, {.time = turn.now});
-  RememberAnswer(turn, request, number);
-  ApplyListsChange(turn, job, {});
+  job->commands.Finished(number, {.time = context.now});
+  RememberAnswer(context, request, number);
+  ApplyListsChange(context, job, {});
   return number;
 }
 
 }  // namespace
 
-absl::StatusOr<std::string> Submit(Turn& turn, const Submission& submission) {
+absl::StatusOr<std::string> Submit(HandlerContext& context, const Submission& submission) {
   ASSIGN_OR_RETURN(const store::RequestRow* const repeat,
-                   turn.requests.Repeat(submission.request_id, submission.fingerprint));
+                   context.requests.Repeat(submission.request_id, submission.fingerprint));
   if (repeat != nullptr) {
     if (repeat->job_deleted()) return JobOfRequestDeleted(repeat->job_id);
     return repeat->job_id;
   }
   if (!submission.refusal.ok()) return submission.refusal;
 
-  RETURN_IF_ERROR(turn.requests.CheckRoom(submission.request_id));
-  RETURN_IF_ERROR(CheckRoomForJob(turn.jobs, turn.options.limits, submission.spec));
-  jobs::Job* const job = turn.jobs.Add(submission.job_id, submission.name, submission.spec);
+  RETURN_IF_ERROR(context.requests.CheckRoom(submission.request_id));
+  RETURN_IF_ERROR(CheckRoomForJob(context.jobs, context.options.limits, submission.spec));
+  jobs::Job* const job = context.jobs.Add(submission.job_id, submission.name, submission.spec);
   if (job == nullptr) {
     const std::string& id = submission.job_id;
     return Refuse(
         absl::StatusCode::kAlreadyExists, "JOB_ALREADY_EXISTS",
-        absl::StrCat("there already is a job '", id, "' (", jobs::Name(turn.jobs.Find(id)->state()),
-                     "); choose another id, or none"),
+        absl::StrCat("there already is a job '", id, "' (",
+                     jobs::Name(context.jobs.Find(id)->state()), "); choose another id, or none"),
         {{"job", id}, {"field", "job_id"}});
   }
   job->submitter = submission.submitter;
   job->job_file = submission.job_file;
   job->plan = submission.plan;
-  job->create_time = turn.now;
-  turn.Remember({.request_id = submission.request_id,
-                 .fingerprint = submission.fingerprint,
-                 .job_id = job->id});
-  for (const auto& [reason, text] : submission.events) jobs::AddEvent(job, turn.now, reason, text);
-  ApplyListsChange(turn, job, {});
+  job->create_time = context.now;
+  context.Remember({.request_id = submission.request_id,
+                    .fingerprint = submission.fingerprint,
+                    .job_id = job->id});
+  for (const auto& [reason, text] : submission.events)
+    jobs::AddEvent(job, context.now, reason, text);
+  ApplyListsChange(context, job, {});
   return job->id;
 }
 
-absl::StatusOr<uint64_t> Command(Turn& turn, const CommandRequest& request,
+absl::StatusOr<uint64_t> Command(HandlerContext& context, const CommandRequest& request,
                                  const CommandCheck& check) {
   ASSIGN_OR_RETURN(const auto repeated,
-                   turn.requests.RepeatedCommand(request.request_id, request.fingerprint));
+                   context.requests.RepeatedCommand(request.request_id, request.fingerprint));
   if (repeated.has_value()) return *repeated;
-  if (const jobs::Job* ended = turn.jobs.Find(request.job_id);
+  if (const jobs::Job* ended = context.jobs.Find(request.job_id);
       request.command.kind == v1::Operation::RESUME && ended != nullptr && ended->terminal()) {
-    return NextAttempt(turn, request);
+    return NextAttempt(context, request);
   }
-  ASSIGN_OR_RETURN(jobs::Job * job, OpenJob(turn.jobs, request.job_id));
+  ASSIGN_OR_RETURN(jobs::Job * job, OpenJob(context.jobs, request.job_id));
   // A stop is accepted even above the limits of a job's commands.
   if (request.command.kind != v1::Operation::STOP) {
-    RETURN_IF_ERROR(turn.requests.CheckRoom(request.request_id));
-    RETURN_IF_ERROR(CheckRoomFor(turn.options.limits, *job, request.command));
+    RETURN_IF_ERROR(context.requests.CheckRoom(request.request_id));
+    RETURN_IF_ERROR(CheckRoomFor(context.options.limits, *job, request.command));
   }
   if (request.command.at_step > kLatestStep) {
     return Refuse(
@@ -158,13 +160,13 @@ absl::StatusOr<uint64_t> Command(Turn& turn, const CommandRequest& request,
   }
   const v1::Operation::Kind kind = request.command.kind;
   RETURN_IF_ERROR(
-      CheckWorkersAreOf(turn.membership, commands::RuleOf(kind).since_protocol(), *job));
+      CheckWorkersAreOf(context.membership, commands::RuleOf(kind).since_protocol(), *job));
   const bool paused = job->commands.WillBePaused() || job->halted();
   RETURN_IF_ERROR(CheckStart(*job, request));
   if (kind == v1::Operation::RESUME && job->halted()) {
     jobs::DecideStart(job, request.from_scratch, request.from);
     jobs::Resume(job);
-    return DoneAtOnce(turn, job, request, Append(turn, job, request.command));
+    return DoneAtOnce(context, job, request, Append(context, job, request.command));
   }
   if (kind == v1::Operation::PAUSE && paused) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_ALREADY_PAUSED",
@@ -178,21 +180,21 @@ absl::StatusOr<uint64_t> Command(Turn& turn, const CommandRequest& request,
                      jobs::PausedByCommand(job->phase) ? ", and resumes already" : ", not paused"));
   }
   const bool stops_now = kind == v1::Operation::STOP && !request.command.at_step.has_value();
-  jobs::Ended ended;
+  jobs::RanksToEnd ended;
   const bool repeats_stop = stops_now && job->stop_requested();
-  if (stops_now) ended = jobs::OnStop(job, turn.options.end_timeouts, turn.now);
+  if (stops_now) ended = jobs::OnStop(job, context.options.end_timeouts, context.now);
   const uint64_t number =
-      repeats_stop ? job->commands.newest() : Append(turn, job, request.command);
-  RememberAnswer(turn, request, number);
-  ApplyJobChange(turn, job, ended);
+      repeats_stop ? job->commands.newest() : Append(context, job, request.command);
+  RememberAnswer(context, request, number);
+  ApplyJobChange(context, job, ended);
   return number;
 }
 
-absl::StatusOr<uint64_t> NextAttempt(Turn& turn, const CommandRequest& request) {
+absl::StatusOr<uint64_t> NextAttempt(HandlerContext& context, const CommandRequest& request) {
   ASSIGN_OR_RETURN(const auto repeated,
-                   turn.requests.RepeatedCommand(request.request_id, request.fingerprint));
+                   context.requests.RepeatedCommand(request.request_id, request.fingerprint));
   if (repeated.has_value()) return *repeated;
-  jobs::Job* job = turn.jobs.Find(request.job_id);
+  jobs::Job* job = context.jobs.Find(request.job_id);
   if (job == nullptr) return NoSuchJob(request.job_id);
   if (!job->terminal()) {
     return Refuse(
@@ -205,24 +207,25 @@ absl::StatusOr<uint64_t> NextAttempt(Turn& turn, const CommandRequest& request) 
                   absl::StrCat("job '", job->id, "' SUCCEEDED: there is nothing left to do"));
   }
   RETURN_IF_ERROR(request.refusal);
-  RETURN_IF_ERROR(turn.requests.CheckRoom(request.request_id));
-  RETURN_IF_ERROR(CheckRoomFor(turn.options.limits, *job, request.command));
-  RETURN_IF_ERROR(CheckOpenJobs(turn.jobs, turn.options.limits));
+  RETURN_IF_ERROR(context.requests.CheckRoom(request.request_id));
+  RETURN_IF_ERROR(CheckRoomFor(context.options.limits, *job, request.command));
+  RETURN_IF_ERROR(CheckOpenJobs(context.jobs, context.options.limits));
   RETURN_IF_ERROR(CheckStart(*job, request));
   jobs::DecideStart(job, request.from_scratch, request.from);
-  jobs::OnNextAttempt(job, turn.now);
-  const uint64_t number = Append(turn, job, request.command);
+  jobs::OnNextAttempt(job, context.now);
+  const uint64_t number = Append(context, job, request.command);
   job->told_commands = job->told_before = number;
-  turn.jobs.ChangeSettings(job, request.settings, request.command.requester, number, turn.now);
+  context.jobs.ChangeSettings(job, request.settings, request.command.requester, number,
+                              context.now);
   // The command also ends a pause from before the job's end.
-  return DoneAtOnce(turn, job, request, number);
+  return DoneAtOnce(context, job, request, number);
 }
 
-absl::StatusOr<uint64_t> Cancel(Turn& turn, const CommandRequest& request) {
+absl::StatusOr<uint64_t> Cancel(HandlerContext& context, const CommandRequest& request) {
   ASSIGN_OR_RETURN(const auto repeated,
-                   turn.requests.RepeatedCommand(request.request_id, request.fingerprint));
+                   context.requests.RepeatedCommand(request.request_id, request.fingerprint));
   if (repeated.has_value()) return *repeated;
-  jobs::Job* job = turn.jobs.Find(request.job_id);
+  jobs::Job* job = context.jobs.Find(request.job_id);
   if (job == nullptr) return NoSuchJob(request.job_id);
   const uint64_t target = request.command.target;
   const std::string name = absl::StrCat(job->id, "/", target);
@@ -249,31 +252,32 @@ absl::StatusOr<uint64_t> Cancel(Turn& turn, const CommandRequest& request) {
   if (job->commands.IsBeingCancelled(target)) {
     // An earlier cancel of the same target has not taken effect yet: nothing is added.
   } else if (job->live() || MayHaveBeenCarriedOut(*job, *command)) {
-    Append(turn, job, request.command);
+    Append(context, job, request.command);
   } else {
     job->commands.Finished(
         target,
-        {.time = turn.now,
+        {.time = context.now,
          .code = absl::StatusCode::kCancelled,
          .reason = "OPERATION_CANCELLED",
          .message = command->applied_step.has_value() && commands::WritesForOthers(command->kind)
                         ? "cancelled; it is not known whether its file was complete"
                         : "cancelled before it took effect"});
-    turn.jobs.ListsChanged(*job);
+    context.jobs.ListsChanged(*job);
     // No stored command names the requester.
-    turn.Say(absl::StrCat("operation '", name, "' was cancelled by ", request.command.requester));
+    context.Log(
+        absl::StrCat("operation '", name, "' was cancelled by ", request.command.requester));
   }
-  RememberAnswer(turn, request, target);
-  ApplyJobChange(turn, job, {});
+  RememberAnswer(context, request, target);
+  ApplyJobChange(context, job, {});
   return target;
 }
 
-absl::StatusOr<std::string> Delete(Turn& turn, const DeleteRequest& request) {
+absl::StatusOr<std::string> Delete(HandlerContext& context, const DeleteRequest& request) {
   const auto& [job_id, request_id, fingerprint, answer, requested_by] = request;
   ASSIGN_OR_RETURN(const store::RequestRow* const repeat,
-                   turn.requests.Repeat(request_id, fingerprint));
+                   context.requests.Repeat(request_id, fingerprint));
   if (repeat != nullptr) return repeat->answer;
-  const jobs::Job* job = turn.jobs.Find(job_id);
+  const jobs::Job* job = context.jobs.Find(job_id);
   if (job == nullptr) return NoSuchJob(job_id);
   if (!job->terminal()) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_NOT_ENDED",
@@ -282,28 +286,28 @@ absl::StatusOr<std::string> Delete(Turn& turn, const DeleteRequest& request) {
                                "(`muster stop ",
                                job_id, " --wait`)"));
   }
-  for (store::RequestRow& row : turn.requests.JobDeleted(job_id, turn.now)) {
-    turn.batch.requests.push_back(std::move(row));
+  for (store::RequestRow& row : context.requests.JobDeleted(job_id, context.now)) {
+    context.batch.requests.push_back(std::move(row));
   }
-  turn.Remember({.request_id = request_id,
-                 .fingerprint = fingerprint,
-                 .job_id = job_id,
-                 .deleted_time = turn.now,
-                 .answer = answer});
+  context.Remember({.request_id = request_id,
+                    .fingerprint = fingerprint,
+                    .job_id = job_id,
+                    .deleted_time = context.now,
+                    .answer = answer});
   // Rows of the job that are already in this batch must not be written after its removal.
   const auto of_job = [&](const auto& row) { return row.job_id == request.job_id; };
-  std::erase_if(turn.batch.steps, of_job);
-  std::erase_if(turn.batch.validations, of_job);
-  std::erase_if(turn.batch.tests, of_job);
-  std::erase_if(turn.batch.logs, of_job);
-  turn.batch.removed_jobs.push_back(job_id);
-  turn.batch.last_number = turn.jobs.last_number();
-  turn.outbox.Forget(job_id);
-  turn.restored.JobDeleted(job_id);
-  turn.jobs.Remove(job_id);
-  turn.effects.push_back(JobDeleted{job_id});
-  turn.Say(absl::StrCat("job '", job_id, "' was deleted", requested_by.empty() ? "" : " by ",
-                        requested_by));
+  std::erase_if(context.batch.steps, of_job);
+  std::erase_if(context.batch.validations, of_job);
+  std::erase_if(context.batch.tests, of_job);
+  std::erase_if(context.batch.logs, of_job);
+  context.batch.removed_jobs.push_back(job_id);
+  context.batch.last_number = context.jobs.last_number();
+  context.outbox.Forget(job_id);
+  context.restored.JobDeleted(job_id);
+  context.jobs.Remove(job_id);
+  context.effects.push_back(JobDeleted{job_id});
+  context.Log(absl::StrCat("job '", job_id, "' was deleted", requested_by.empty() ? "" : " by ",
+                           requested_by));
   return answer;
 }
 

@@ -11,8 +11,8 @@
 #include "absl/status/status.h"
 #include "coordinator/cluster/effect.h"
 #include "coordinator/cluster/event.h"
-#include "coordinator/cluster/handlers/turn.h"
-#include "coordinator/cluster/parts/parts.h"
+#include "coordinator/cluster/handlers/handler_context.h"
+#include "coordinator/cluster/state/cluster_state.h"
 #include "coordinator/commands/command_log.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/life.h"
@@ -24,72 +24,73 @@ namespace muster::cluster {
 
 // ---- Changes of jobs.
 // Records a change that watchers and webhooks see. Handlers call this, not Jobs::Changed.
-void Changed(Turn& turn, jobs::Job* job);
+void Changed(HandlerContext& context, jobs::Job* job);
 // Records that the job made progress, which shows that its nodes are in order.
-void NodesWork(Turn& turn, const jobs::Job& job);
+void NodesWork(HandlerContext& context, const jobs::Job& job);
 // Carries out the consequences of a change of the job's state. Tells the processes of `ended` to
 // end and forgets the processes that are gone. Judges the nodes, ends the commands of an ended job,
 // logs the state, and starts the jobs that fit now.
-void ApplyJobChange(Turn& turn, jobs::Job* job, const jobs::Ended& ended);
+void ApplyJobChange(HandlerContext& context, jobs::Job* job, const jobs::RanksToEnd& ended);
 // Does the same as ApplyJobChange after a change of the job's lists.
-void ApplyListsChange(Turn& turn, jobs::Job* job, const jobs::Ended& ended);
+void ApplyListsChange(HandlerContext& context, jobs::Job* job, const jobs::RanksToEnd& ended);
 // Starts the jobs that fit, in the order of the line. Records why the other jobs wait.
-void Schedule(Turn& turn);
+void Schedule(HandlerContext& context);
 // Returns the watchdog's settings for this job: the job's own, or the defaults.
 membership::ProgressLimits ProgressLimitsOf(const Options& options, const jobs::Job& job);
 
 // ---- Orders to agents and workers, and the ends of their streams. Sends an order. The order is
 // lost if its receiver is not attached. A receiver gets missed orders when it attaches.
-void SendToRank(Turn& turn, const jobs::Job& job, uint32_t rank, WorkerOrder order);
-void SendToNode(Turn& turn, const std::string& node, AgentOrder order);
+void SendToRank(HandlerContext& context, const jobs::Job& job, uint32_t rank, WorkerOrder order);
+void SendToNode(HandlerContext& context, const std::string& node, AgentOrder order);
 // Returns the order to end this rank's process, with SIGTERM first.
-StopWorker StopOf(const Turn& turn, const jobs::Job& job, uint32_t rank);
+StopWorker StopOf(const HandlerContext& context, const jobs::Job& job, uint32_t rank);
 StartWorker StartOf(const jobs::Job& job, uint32_t rank);
 // Adds a command to the job's log, and sends it to the workers. Returns its number.
-uint64_t Append(Turn& turn, jobs::Job* job, commands::Command command);
+uint64_t Append(HandlerContext& context, jobs::Job* job, commands::Command command);
 // Checks that musterd serves a program of this protocol; `own` is musterd's protocol. Errors:
 // FAILED_PRECONDITION `too_old` (`update` says what to update) or PROGRAM_TOO_NEW.
 absl::Status CheckProtocol(const std::string& who, uint32_t protocol, uint32_t own,
                            const std::string& too_old, const std::string& update);
 // Closes the stream with this status. 0 is no stream.
-void Close(Turn& turn, PeerStreamId session, const absl::Status& why);
+void Close(HandlerContext& context, PeerStreamId stream, const absl::Status& why);
 
 // ---- Nodes that jobs leave, and silent nodes: lost nodes, and nodes whose return is awaited
 // (`when_cut_off: continue`) (node_loss.cc).
 // Tells the jobs on the node to save a checkpoint at their next step boundary, to end, and to
 // continue on other nodes.
-void PreemptNode(Turn& turn, const std::string& node, const std::string& reason);
+void PreemptNode(HandlerContext& context, const std::string& node, const std::string& reason);
 // Handles a node that was silent for too long. Its processes end by themselves, except processes of
 // jobs with `when_cut_off: continue`.
-void NodeLost(Turn& turn, const membership::Agent& agent);
+void NodeLost(HandlerContext& context, const membership::Agent& agent);
 // Handles the return of a silent node.
-void NodeFound(Turn& turn, const std::string& node);
+void NodeFound(HandlerContext& context, const std::string& node);
 // Ends the streams of the node's processes, except processes of jobs that continue.
-void EndSessionsOf(Turn& turn, const std::string& node, const std::string& why,
+void EndSessionsOf(HandlerContext& context, const std::string& node, const std::string& why,
                    const std::function<bool(const std::string& job)>& continues);
 
 // ---- Signs that the database was restored from an older copy: processes know more than the
 // database (later_state.cc).
 // Ends the generation of a process that knows acknowledged reports or commands which the database
 // lacks. This is no failure of the job.
-void FollowsALaterState(Turn& turn, jobs::Job* job, const std::string& what);
+void FollowsALaterState(HandlerContext& context, jobs::Job* job, const std::string& what);
 // Does the same because reports of this rank up to `newest` were acknowledged and are missing.
-void MissesReports(Turn& turn, jobs::Job* job, uint32_t rank, uint64_t newest);
+void MissesReports(HandlerContext& context, jobs::Job* job, uint32_t rank, uint64_t newest);
 // Handles a process of a later generation than the job's. The running generation ends, and the next
 // generation gets a higher number. `what` says what happened to the process, for the log.
-void NewerGenerationFound(Turn& turn, jobs::Job* job, uint64_t generation, const std::string& what);
+void NewerGenerationFound(HandlerContext& context, jobs::Job* job, uint64_t generation,
+                          const std::string& what);
 // Tells processes on this node to end if their generation is later than their job's. The job's next
 // generation gets a higher number.
-void EndLaterProcesses(Turn& turn, const AgentHello& hello);
+void EndLaterProcesses(HandlerContext& context, const AgentHello& hello);
 
 // ---- Reports about a job's checkpoint folder: checkpoints that are written, found or removed, and
 // the checkpoint from which a generation starts. Only rank 0 reports on the folder
 // (checkpoints.cc).
-void RecordCheckpoint(Turn& turn, jobs::Job* job, const CheckpointWritten& written);
-void TakeFound(Turn& turn, jobs::Job* job, const CheckpointsFound& report);
-void TakeStart(Turn& turn, jobs::Job* job, const SessionStarted& started);
+void RecordCheckpoint(HandlerContext& context, jobs::Job* job, const CheckpointWritten& written);
+void TakeFound(HandlerContext& context, jobs::Job* job, const CheckpointsFound& report);
+void TakeStart(HandlerContext& context, jobs::Job* job, const SessionStarted& started);
 // Tells rank 0 which checkpoints to remove.
-void TellToRemove(Turn& turn, const jobs::Job& job);
+void TellToRemove(HandlerContext& context, const jobs::Job& job);
 
 // ---- Limits of what clients add. Errors: RESOURCE_EXHAUSTED (room.cc).
 // Errors: TOO_MANY_OPEN_JOBS.

@@ -17,108 +17,108 @@ commands::Command StopForTimeLimit() {
   return {.kind = v1::Operation::STOP, .requested_by = "time_limit"};
 }
 
-void Grant(Turn& turn, membership::Grace whom) {
-  turn.membership.Grant(whom, turn.now);
-  turn.restored.Await(turn.now + turn.options.timing.Grant());
+void Grant(HandlerContext& context, membership::Grace whom) {
+  context.membership.Grant(whom, context.now);
+  context.restored.Await(context.now + context.options.timing.Grant());
 }
 
 // Delays the end of a stop while its ranks make progress, because its last save may take long.
-void LookAtStop(Turn& turn, jobs::Job* job) {
+void LookAtStop(HandlerContext& context, jobs::Job* job) {
   if (!job->live() || !job->stop_requested() || job->ending()) {
-    turn.jobs.NotesOf(job->id).stop_activity.reset();
+    context.jobs.NotesOf(job->id).stop_activity.reset();
     return;
   }
   uint64_t activity = 0;
   for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
-    const membership::Worker* worker = turn.membership.FindWorker(job->id, rank);
+    const membership::Worker* worker = context.membership.FindWorker(job->id, rank);
     if (worker != nullptr) activity += worker->activity + worker->step;
   }
   const std::optional<uint64_t> before =
-      std::exchange(turn.jobs.NotesOf(job->id).stop_activity, activity);
+      std::exchange(context.jobs.NotesOf(job->id).stop_activity, activity);
   if (!before.has_value() || *before == activity) return;
-  jobs::OnStopProgress(job, turn.options.end_timeouts, turn.now);
+  jobs::OnStopProgress(job, context.options.end_timeouts, context.now);
 }
 
 }  // namespace
 
-void Handle(Turn& turn, const WasAway& away) {
-  turn.Say(absl::StrCat("the coordinator itself stood still for ", absl::FormatDuration(away.gap),
-                        ": everybody gets a new lease"));
-  Grant(turn, membership::Grace::kAll);
+void Handle(HandlerContext& context, const CoordinatorPaused& away) {
+  context.Log(absl::StrCat("the coordinator itself stood still for ",
+                           absl::FormatDuration(away.gap), ": everybody gets a new lease"));
+  Grant(context, membership::Grace::kAll);
 }
 
-void Handle(Turn& turn, const StoreWasAway& away) {
-  turn.Say(absl::StrCat("the store could not be written for ", absl::FormatDuration(away.gap),
-                        ": everybody without a stream gets a new lease"));
-  Grant(turn, membership::Grace::kWithoutStream);
+void Handle(HandlerContext& context, const StoreUnavailable& away) {
+  context.Log(absl::StrCat("the store could not be written for ", absl::FormatDuration(away.gap),
+                           ": everybody without a stream gets a new lease"));
+  Grant(context, membership::Grace::kWithoutStream);
 }
 
-void Handle(Turn& turn, const TimePassed&) {
-  turn.last_tick = turn.now;
+void Handle(HandlerContext& context, const TimePassed&) {
+  context.last_tick = context.now;
   std::vector<membership::LostAgent> lost;
-  if (turn.judging) lost = turn.membership.agents().Expire(turn.now);
+  if (context.judging) lost = context.membership.agents().Expire(context.now);
   for (const auto& [agent, reason] : lost) {
-    turn.Say(reason);
-    turn.nodes.AgentGone(agent.node);
+    context.Log(reason);
+    context.nodes.AgentGone(agent.node);
     Close(
-        turn, agent.session,
+        context, agent.stream,
         Refuse(absl::StatusCode::kDeadlineExceeded, "LEASE_OVER", reason, {{"node", agent.node}}));
-    NodeLost(turn, agent);
+    NodeLost(context, agent);
   }
   membership::Membership::Expired expired;
-  if (turn.judging) expired = turn.membership.ExpireWorkers(turn.now);
+  if (context.judging) expired = context.membership.ExpireWorkers(context.now);
   for (const membership::Worker& worker : expired.gone) {
-    jobs::Job* job = turn.jobs.Find(worker.id.job);
+    jobs::Job* job = context.jobs.Find(worker.id.job);
     if (job == nullptr || job->generation != worker.id.generation) continue;
-    const jobs::Ended ended = jobs::OnCutOff(job, worker.id.rank, turn.now);
-    ApplyListsChange(turn, job, ended);
+    const jobs::RanksToEnd ended = jobs::OnCutOff(job, worker.id.rank, context.now);
+    ApplyListsChange(context, job, ended);
   }
   for (const auto& [worker, reason, collectives, permanent] : expired.workers) {
-    Close(turn, worker.session,
+    Close(context, worker.stream,
           Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
                  absl::StrCat("this process was given up: it ", reason)));
-    jobs::Job* job = turn.jobs.Find(worker.id.job);
+    jobs::Job* job = context.jobs.Find(worker.id.job);
     if (job == nullptr || job->generation != worker.id.generation) continue;
-    const jobs::Ended ended =
-        jobs::OnLost(job, worker.id.rank, {reason, collectives, permanent}, turn.now);
-    ApplyListsChange(turn, job, ended);
+    const jobs::RanksToEnd ended =
+        jobs::OnLost(job, worker.id.rank, {reason, collectives, permanent}, context.now);
+    ApplyListsChange(context, job, ended);
   }
-  for (jobs::Job* job : turn.jobs.Open()) {
-    LookAtStop(turn, job);
-    jobs::Ended ended = jobs::OnTick(job, turn.now);
-    const bool stops = jobs::TimeIsUp(*job, turn.now);
+  for (jobs::Job* job : context.jobs.Open()) {
+    LookAtStop(context, job);
+    jobs::RanksToEnd ended = jobs::OnTick(job, context.now);
+    const bool stops = jobs::TimeIsUp(*job, context.now);
     if (stops) {
-      const jobs::Ended more = jobs::OnTimeUp(job, turn.options.end_timeouts, turn.now);
+      const jobs::RanksToEnd more = jobs::OnTimeUp(job, context.options.end_timeouts, context.now);
       ended.insert(ended.end(), more.begin(), more.end());
-      Append(turn, job, StopForTimeLimit());
+      Append(context, job, StopForTimeLimit());
     }
     if (ended.empty() && !stops) continue;
-    ApplyListsChange(turn, job, ended);
+    ApplyListsChange(context, job, ended);
   }
   // While the coordinator does not listen, no node can come back.
-  if (turn.judging) turn.restored.Tick(turn.now);
-  for (std::string& id : turn.requests.ForgetOld(turn.now)) {
-    turn.batch.removed_requests.push_back(std::move(id));
+  if (context.judging) context.restored.Tick(context.now);
+  for (std::string& id : context.requests.ForgetOld(context.now)) {
+    context.batch.removed_requests.push_back(std::move(id));
   }
-  Schedule(turn);
+  Schedule(context);
 }
 
-void Handle(Turn& turn, const Judge& judge) {
-  turn.judging = judge.judging;
-  if (judge.judging) Grant(turn, membership::Grace::kAll);
+void Handle(HandlerContext& context, const JudgeLiveness& judge) {
+  context.judging = judge.judging;
+  if (judge.judging) Grant(context, membership::Grace::kAll);
 }
 
-void Handle(Turn& turn, const LeaveNode& leave) {
-  turn.nodes.StopAgent(leave.node, kMusterdStops);
-  PreemptNode(turn, leave.node, kMusterdStops);
-  Schedule(turn);
+void Handle(HandlerContext& context, const LeaveNode& leave) {
+  context.nodes.StopAgent(leave.node, kMusterdStops);
+  PreemptNode(context, leave.node, kMusterdStops);
+  Schedule(context);
 }
 
-void Handle(Turn& turn, const InterruptNode& interrupt) {
+void Handle(HandlerContext& context, const InterruptNode& interrupt) {
   const std::string& node = interrupt.node;
   const std::string why = absl::StrCat("node '", node, "' is being stopped");
-  for (jobs::Job* job : turn.jobs.LiveOn(node)) {
-    ApplyListsChange(turn, job, jobs::OnInterrupted(job, why, turn.now));
+  for (jobs::Job* job : context.jobs.LiveOn(node)) {
+    ApplyListsChange(context, job, jobs::OnInterrupted(job, why, context.now));
   }
 }
 

@@ -7,38 +7,38 @@
 
 namespace muster::cluster {
 
-void FollowsALaterState(Turn& turn, jobs::Job* job, const std::string& what) {
-  turn.restored.KnowsMore(job->id);
-  const jobs::Ended ended = jobs::OnInterrupted(
+void FollowsALaterState(HandlerContext& context, jobs::Job* job, const std::string& what) {
+  context.restored.KnowsMore(job->id);
+  const jobs::RanksToEnd ended = jobs::OnInterrupted(
       job,
       absl::StrCat(what, " were acknowledged and are missing here: was the database restored?"),
-      turn.now);
-  ApplyListsChange(turn, job, ended);
+      context.now);
+  ApplyListsChange(context, job, ended);
 }
 
-void MissesReports(Turn& turn, jobs::Job* job, uint32_t rank, uint64_t newest) {
-  FollowsALaterState(turn, job,
+void MissesReports(HandlerContext& context, jobs::Job* job, uint32_t rank, uint64_t newest) {
+  FollowsALaterState(context, job,
                      absl::StrCat("reports ", job->ranks[rank].acked_report + 1, " to ", newest,
                                   " of rank ", rank));
 }
 
-void NewerGenerationFound(Turn& turn, jobs::Job* job, uint64_t generation,
+void NewerGenerationFound(HandlerContext& context, jobs::Job* job, uint64_t generation,
                           const std::string& what) {
-  jobs::AddEvent(job, turn.now, "NEWER_GENERATION_FOUND",
+  jobs::AddEvent(job, context.now, "NEWER_GENERATION_FOUND",
                  absl::StrCat("a process of generation ", generation, " ", what,
                               ": was the database restored?"));
-  turn.restored.KnowsMore(job->id);
-  const jobs::Ended ended = jobs::OnNewerGeneration(job, generation, turn.now);
-  ApplyListsChange(turn, job, ended);
+  context.restored.KnowsMore(job->id);
+  const jobs::RanksToEnd ended = jobs::OnNewerGeneration(job, generation, context.now);
+  ApplyListsChange(context, job, ended);
 }
 
-void EndLaterProcesses(Turn& turn, const AgentHello& hello) {
+void EndLaterProcesses(HandlerContext& context, const AgentHello& hello) {
   for (const RunningWorker& running : hello.running) {
-    jobs::Job* job = turn.jobs.Find(running.worker.job);
+    jobs::Job* job = context.jobs.Find(running.worker.job);
     if (job == nullptr || job->terminal() || running.worker.generation < job->generation) continue;
     // Only jobs of the database at the start can have lost generations. This object has started all
     // generations of jobs that were submitted later.
-    if (!turn.restored.Had(job->id)) continue;
+    if (!context.restored.Had(job->id)) continue;
     if (running.worker.generation - job->generation > kMostLostGenerations) continue;
     // A process with the newest known generation's number belongs to it if its incarnation is
     // known. Otherwise the process is of a generation that a restored database has lost.
@@ -46,8 +46,8 @@ void EndLaterProcesses(Turn& turn, const AgentHello& hello) {
         job->ranks.begin(), job->ranks.end(),
         [&](const jobs::Rank& rank) { return rank.incarnation == running.worker.incarnation; });
     if (known && running.worker.generation == job->generation) continue;
-    turn.restored.LaterProcess(job->id, running.worker.incarnation, hello.node);
-    NewerGenerationFound(turn, job, running.worker.generation,
+    context.restored.LaterProcess(job->id, running.worker.incarnation, hello.node);
+    NewerGenerationFound(context, job, running.worker.generation,
                          absl::StrCat("runs on node '", hello.node, "' and is ended"));
   }
 }

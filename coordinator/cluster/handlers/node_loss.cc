@@ -12,81 +12,81 @@
 namespace muster::cluster {
 namespace {
 
-jobs::Ended Preempt(Turn& turn, jobs::Job* job, const std::string& reason) {
+jobs::RanksToEnd Preempt(HandlerContext& context, jobs::Job* job, const std::string& reason) {
   // Only the first notice is an event. A repeated drain, for example with another deadline, changes
   // nothing for the job.
   const bool first = job->interruption().empty();
-  jobs::Ended ended;
+  jobs::RanksToEnd ended;
   std::string how;
-  if (jobs::OnPreempted(job, reason, turn.now, &ended)) {
+  if (jobs::OnPreempted(job, reason, context.now, &ended)) {
     if (!jobs::WritesCheckpoints(*job)) {
       how = "; it writes no checkpoints: it starts again from step 0 on another node";
     }
     for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
-      SendToRank(turn, *job, rank, PreemptionNotice{job->interruption()});
+      SendToRank(context, *job, rank, PreemptionNotice{job->interruption()});
     }
   } else {
     how = "; it is ended at once: it had not begun to train";
   }
   // A job that is being stopped ends anyway, so its preemption is no event.
   if (first && !job->interruption().empty() && !job->stop_requested()) {
-    jobs::AddEvent(job, turn.now, "PREEMPTED", absl::StrCat(job->interruption(), how));
+    jobs::AddEvent(job, context.now, "PREEMPTED", absl::StrCat(job->interruption(), how));
   }
   return ended;
 }
 
 }  // namespace
 
-void PreemptNode(Turn& turn, const std::string& node, const std::string& reason) {
-  for (jobs::Job* job : turn.jobs.LiveOn(node)) {
-    ApplyListsChange(turn, job, Preempt(turn, job, reason));
+void PreemptNode(HandlerContext& context, const std::string& node, const std::string& reason) {
+  for (jobs::Job* job : context.jobs.LiveOn(node)) {
+    ApplyListsChange(context, job, Preempt(context, job, reason));
   }
 }
 
-void EndSessionsOf(Turn& turn, const std::string& node, const std::string& why,
+void EndSessionsOf(HandlerContext& context, const std::string& node, const std::string& why,
                    const std::function<bool(const std::string&)>& continues) {
-  for (const PeerStreamId session : turn.membership.LoseNode(node, continues, turn.now)) {
-    Close(turn, session, Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION", why));
+  for (const PeerStreamId stream : context.membership.LoseNode(node, continues, context.now)) {
+    Close(context, stream, Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION", why));
   }
 }
 
-void NodeLost(Turn& turn, const membership::Agent& agent) {
+void NodeLost(HandlerContext& context, const membership::Agent& agent) {
   const std::string node = agent.node;
-  turn.restored.ProcessesEnded(node);
-  EndSessionsOf(turn, node, absl::StrCat("the agent of node '", node, "' is lost"),
+  context.restored.ProcessesEnded(node);
+  EndSessionsOf(context, node, absl::StrCat("the agent of node '", node, "' is lost"),
                 [&](const std::string& id) {
-                  const jobs::Job* job = turn.jobs.Find(id);
+                  const jobs::Job* job = context.jobs.Find(id);
                   return job != nullptr && job->plan.continue_when_cut_off;
                 });
-  const std::vector<jobs::Job*> there = turn.jobs.LiveOn(node);
+  const std::vector<jobs::Job*> there = context.jobs.LiveOn(node);
   const bool waits = std::any_of(there.begin(), there.end(), [](const jobs::Job* job) {
     return job->plan.continue_when_cut_off;
   });
   // ExpectForGood comes before scheduling, so that jobs that wait for the node keep their slots.
   if (waits) {
-    turn.membership.agents().ExpectForGood(agent);
+    context.membership.agents().ExpectForGood(agent);
   } else {
-    turn.batch.removed_nodes.push_back(node);
+    context.batch.removed_nodes.push_back(node);
   }
   for (jobs::Job* job : there) {
-    jobs::Ended ended;
+    jobs::RanksToEnd ended;
     if (!job->plan.continue_when_cut_off) {
       ended = jobs::OnInterrupted(job, absl::StrCat("the agent of node '", node, "' was silent"),
-                                  turn.now);
+                                  context.now);
     } else if (!job->cut_off.contains(node)) {
       jobs::OnNodeCutOff(job, node, true);
-      jobs::AddEvent(job, turn.now, "NODE_CUT_OFF",
+      jobs::AddEvent(job, context.now, "NODE_CUT_OFF",
                      absl::StrCat("node '", node, "' is cut off; its ranks are not replaced"));
     }
-    ApplyListsChange(turn, job, ended);
+    ApplyListsChange(context, job, ended);
   }
 }
 
-void NodeFound(Turn& turn, const std::string& node) {
-  for (jobs::Job* job : turn.jobs.Open()) {
+void NodeFound(HandlerContext& context, const std::string& node) {
+  for (jobs::Job* job : context.jobs.Open()) {
     if (!job->cut_off.contains(node)) continue;
     jobs::OnNodeCutOff(job, node, false);
-    Changed(turn, job);
+    Changed(context, job);
   }
 }
 

@@ -29,13 +29,14 @@ absl::Status CheckDeadline(const std::optional<absl::Duration>& deadline) {
 
 // Stores the request. True unless the request is a repeat. `refusal`: the error of a request that
 // is no repeat.
-absl::StatusOr<bool> ActsOnNode(Turn& turn, const NodeRequest& request,
+absl::StatusOr<bool> ActsOnNode(HandlerContext& context, const NodeRequest& request,
                                 const absl::Status& refusal = absl::OkStatus()) {
   ASSIGN_OR_RETURN(const store::RequestRow* repeat,
-                   turn.requests.Repeat(request.request_id, request.fingerprint));
+                   context.requests.Repeat(request.request_id, request.fingerprint));
   if (repeat != nullptr) return false;
-  RETURN_IF_ERROR(turn.requests.CheckRoom(request.request_id));
-  if (turn.membership.agents().Find(request.node) == nullptr && !turn.nodes.Knows(request.node)) {
+  RETURN_IF_ERROR(context.requests.CheckRoom(request.request_id));
+  if (context.membership.agents().Find(request.node) == nullptr &&
+      !context.nodes.Knows(request.node)) {
     return Refuse(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
                   absl::StrCat("there is no node '", request.node,
                                "'; `muster nodes` lists those whose agent is known"),
@@ -43,52 +44,52 @@ absl::StatusOr<bool> ActsOnNode(Turn& turn, const NodeRequest& request,
   }
   RETURN_IF_ERROR(refusal);
   // The request is kept as long as the requests of a deleted job.
-  turn.Remember({.request_id = request.request_id,
-                 .fingerprint = request.fingerprint,
-                 .deleted_time = turn.now});
+  context.Remember({.request_id = request.request_id,
+                    .fingerprint = request.fingerprint,
+                    .deleted_time = context.now});
   return true;
 }
 
 }  // namespace
 
-absl::Status Handle(Turn& turn, const DrainNode& order) {
+absl::Status Handle(HandlerContext& context, const DrainNode& order) {
   const NodeRequest& request = order.request;
   RETURN_IF_ERROR(CheckDeadline(request.deadline));
-  ASSIGN_OR_RETURN(const bool acts, ActsOnNode(turn, request));
+  ASSIGN_OR_RETURN(const bool acts, ActsOnNode(context, request));
   if (!acts) return absl::OkStatus();
-  const store::NodeMarkRow mark = turn.nodes.Drain(request);
-  turn.Say(absl::StrCat("node '", request.node, "' is drained: ", mark.reason));
-  SendToNode(turn, request.node, DrainAgent{true, mark.reason, mark.drain_deadline});
-  PreemptNode(turn, request.node, absl::StrCat("node '", request.node, "' is drained"));
-  Schedule(turn);
+  const store::NodeMarkRow mark = context.nodes.Drain(request);
+  context.Log(absl::StrCat("node '", request.node, "' is drained: ", mark.reason));
+  SendToNode(context, request.node, DrainAgent{true, mark.reason, mark.drain_deadline});
+  PreemptNode(context, request.node, absl::StrCat("node '", request.node, "' is drained"));
+  Schedule(context);
   return absl::OkStatus();
 }
 
-absl::Status Handle(Turn& turn, const CordonNode& order) {
+absl::Status Handle(HandlerContext& context, const CordonNode& order) {
   const NodeRequest& request = order.request;
-  ASSIGN_OR_RETURN(const bool acts, ActsOnNode(turn, request));
+  ASSIGN_OR_RETURN(const bool acts, ActsOnNode(context, request));
   if (!acts) return absl::OkStatus();
-  const store::NodeMarkRow mark = turn.nodes.Cordon(request);
-  turn.Say(absl::StrCat("node '", request.node, "' is cordoned: ", mark.reason));
-  Schedule(turn);
+  const store::NodeMarkRow mark = context.nodes.Cordon(request);
+  context.Log(absl::StrCat("node '", request.node, "' is cordoned: ", mark.reason));
+  Schedule(context);
   return absl::OkStatus();
 }
 
-absl::Status Handle(Turn& turn, const UncordonNode& order) {
+absl::Status Handle(HandlerContext& context, const UncordonNode& order) {
   const NodeRequest& request = order.request;
-  ASSIGN_OR_RETURN(const bool acts, ActsOnNode(turn, request));
+  ASSIGN_OR_RETURN(const bool acts, ActsOnNode(context, request));
   if (!acts) return absl::OkStatus();
-  turn.nodes.Uncordon(request);
-  turn.Say(absl::StrCat("node '", request.node, "' is open again", request.By()));
-  SendToNode(turn, request.node, DrainAgent{false, "", std::nullopt});
-  Schedule(turn);
+  context.nodes.Uncordon(request);
+  context.Log(absl::StrCat("node '", request.node, "' is open again", request.By()));
+  SendToNode(context, request.node, DrainAgent{false, "", std::nullopt});
+  Schedule(context);
   return absl::OkStatus();
 }
 
-absl::Status Handle(Turn& turn, const ForgetNode& order) {
+absl::Status Handle(HandlerContext& context, const ForgetNode& order) {
   const NodeRequest& request = order.request;
   const std::string& node = request.node;
-  const membership::Agent* agent = turn.membership.agents().Find(node);
+  const membership::Agent* agent = context.membership.agents().Find(node);
   absl::Status attached;
   if (agent != nullptr && agent->attached()) {
     attached = Refuse(absl::StatusCode::kFailedPrecondition, "NODE_ATTACHED",
@@ -96,29 +97,29 @@ absl::Status Handle(Turn& turn, const ForgetNode& order) {
                                    "' is attached; to remove the node, stop the agent"),
                       {{"node", node}});
   }
-  ASSIGN_OR_RETURN(const bool acts, ActsOnNode(turn, request, attached));
+  ASSIGN_OR_RETURN(const bool acts, ActsOnNode(context, request, attached));
   if (!acts) return absl::OkStatus();
   const std::string said = absl::StrCat("node '", node, "' is forgotten", request.By());
-  turn.Say(said);
-  turn.restored.ProcessesEnded(node);
-  EndSessionsOf(turn, node, said, [](const std::string&) { return false; });
-  turn.membership.agents().Forget(node);
-  turn.restored.NodeKnown(node);
-  turn.nodes.Forget(node);
-  turn.batch.removed_nodes.push_back(node);
-  for (jobs::Job* job : turn.jobs.LiveOn(node)) {
-    jobs::AddEvent(job, turn.now, "NODE_FORGOTTEN", said);
+  context.Log(said);
+  context.restored.ProcessesEnded(node);
+  EndSessionsOf(context, node, said, [](const std::string&) { return false; });
+  context.membership.agents().Forget(node);
+  context.restored.NodeKnown(node);
+  context.nodes.Forget(node);
+  context.batch.removed_nodes.push_back(node);
+  for (jobs::Job* job : context.jobs.LiveOn(node)) {
+    jobs::AddEvent(job, context.now, "NODE_FORGOTTEN", said);
     jobs::OnNodeCutOff(job, node, false);
-    jobs::Ended ended;
+    jobs::RanksToEnd ended;
     for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
       if (job->ranks[rank].node != node) continue;
-      const jobs::Ended more = jobs::OnCutOff(job, rank, turn.now);
+      const jobs::RanksToEnd more = jobs::OnCutOff(job, rank, context.now);
       ended.insert(ended.end(), more.begin(), more.end());
     }
     std::erase_if(ended, [&](uint32_t rank) { return job->ranks[rank].exited; });
-    ApplyListsChange(turn, job, ended);
+    ApplyListsChange(context, job, ended);
   }
-  Schedule(turn);
+  Schedule(context);
   return absl::OkStatus();
 }
 

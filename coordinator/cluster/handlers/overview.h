@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "coordinator/cluster/effect.h"
-#include "coordinator/cluster/parts/line.h"
-#include "coordinator/cluster/parts/parts.h"
+#include "coordinator/cluster/state/cluster_state.h"
+#include "coordinator/cluster/state/scheduler.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/placement.h"
 
@@ -30,25 +30,25 @@ enum class StoreState {
 
 class Overview {
  public:
-  // `parts` must outlive the object.
-  explicit Overview(const Parts* parts) : parts_(*parts) {}
+  // `state` must outlive the object.
+  explicit Overview(const ClusterState* state) : state_(*state) {}
 
   // ---- Nodes.
   // The node's view at the last tick.
-  NodeView View(const std::string& node) const { return parts_.nodes.View(node, parts_.last_tick); }
+  NodeView View(const std::string& node) const { return state_.nodes.View(node, state_.last_tick); }
   // The id of the newest agent with this name; empty if the agent has no id.
-  std::string AgentId(const std::string& node) const { return parts_.nodes.MarkOf(node).agent_id; }
+  std::string AgentId(const std::string& node) const { return state_.nodes.MarkOf(node).agent_id; }
   size_t QuarantinedSlots(const std::string& node) const;
   // The ranks whose processes may be on this node, in order, by job id.
   std::map<std::string, std::vector<uint32_t>> RanksOn(const std::string& node) const {
-    return parts_.jobs.RanksOn(node);
+    return state_.jobs.RanksOn(node);
   }
   // A number that changes when jobs on this node make progress.
   uint64_t ActivityOn(const std::string& node) const;
   // ActivityOn the agent's node while the node is being emptied, else 0. The acknowledgement of a
   // heartbeat carries this number. The agent needs the number because workers that only compute
   // write nothing that the agent could see.
-  uint64_t DrainActivity(PeerStreamId session) const;
+  uint64_t DrainActivity(PeerStreamId stream) const;
   // Returns the notices for all workers of each job with ranks on this node: save a checkpoint at
   // the next step boundary, and end. Changes nothing in the cluster, so that the notices can be
   // sent while the store cannot be written. A repeated notice has no effect.
@@ -57,9 +57,9 @@ class Overview {
 
   // ---- Slots.
   // The slots that nodes offered at the last tick.
-  jobs::Slots OfferedSlots(jobs::Device device) const { return line().Slots(device); }
+  jobs::Slots OfferedSlots(jobs::Device device) const { return scheduler().Slots(device); }
   std::string TooBigFor(uint32_t world_size, jobs::Device device) const {
-    return line().TooBigFor(world_size, device);
+    return scheduler().TooBigFor(world_size, device);
   }
 
   // ---- Jobs.
@@ -68,9 +68,9 @@ class Overview {
   const std::deque<std::string>& NewestSteps(const std::string& job_id) const;
 
  private:
-  Line line() const { return {parts_, parts_.last_tick}; }
+  Scheduler scheduler() const { return {state_, state_.last_tick}; }
 
-  const Parts& parts_;
+  const ClusterState& state_;
 };
 
 }  // namespace muster::cluster

@@ -13,14 +13,14 @@
 
 namespace muster::cluster {
 
-absl::Status AttachWorker(Turn& turn, PeerStreamId session, const WorkerHello& hello) {
+absl::Status AttachWorker(HandlerContext& context, PeerStreamId stream, const WorkerHello& hello) {
   const WorkerId& id = hello.worker;
-  jobs::Job* job = turn.jobs.Find(id.job);
+  jobs::Job* job = context.jobs.Find(id.job);
   if (job == nullptr) return NoSuchJob(id.job);
-  if (turn.options.planted_fault == PlantedFault::kUnfencedCommit &&
+  if (context.options.planted_fault == PlantedFault::kUnfencedCommit &&
       id.generation < job->generation) {
-    turn.streams.AddWorker(session, id);
-    turn.effects.push_back(SendToWorker{session, WelcomeWorker{}});
+    context.streams.AddWorker(stream, id);
+    context.effects.push_back(SendToWorker{stream, WelcomeWorker{}});
     return absl::OkStatus();
   }
   if (job->terminal() || id.generation != job->generation) {
@@ -28,7 +28,7 @@ absl::Status AttachWorker(Turn& turn, PeerStreamId session, const WorkerHello& h
     if (!job->terminal() &&
         id.generation > std::max(job->generation, job->newest_generation_seen) &&
         id.generation - job->generation <= kMostLostGenerations) {
-      NewerGenerationFound(turn, job, id.generation, "tried to attach and is refused");
+      NewerGenerationFound(context, job, id.generation, "tried to attach and is refused");
     }
     return Refuse(
         absl::StatusCode::kFailedPrecondition, "STALE_GENERATION",
@@ -45,78 +45,79 @@ absl::Status AttachWorker(Turn& turn, PeerStreamId session, const WorkerHello& h
                   "commands of the job; update the programs of its node");
   }
   ASSIGN_OR_RETURN(const PeerStreamId replaced,
-                   turn.membership.AttachWorker(id, session, turn.now, hello.protocol));
-  Close(turn, replaced,
+                   context.membership.AttachWorker(id, stream, context.now, hello.protocol));
+  Close(context, replaced,
         Refuse(absl::StatusCode::kAborted, "NEWER_STREAM",
                "a newer stream of this process is attached", {{"job", id.job}}));
-  turn.streams.AddWorker(session, id);
+  context.streams.AddWorker(stream, id);
 
   jobs::Rank& rank = job->ranks[id.rank];
   if (rank.pid != hello.pid || !rank.attached) {
     rank.pid = hello.pid;
     jobs::OnAttached(job, id.rank);
-    turn.jobs.RankChanged(job->id, id.rank);
+    context.jobs.RankChanged(job->id, id.rank);
   }
-  turn.effects.push_back(
-      SendToWorker{session, WelcomeWorker{.spec = job->spec,
-                                          .job_create_time = job->create_time,
-                                          .timing = turn.options.timing,
-                                          .progress_limits = ProgressLimitsOf(turn.options, *job),
-                                          .checkpoints = jobs::Usable(*job),
-                                          .known_checkpoints = jobs::NotUsable(*job),
-                                          .from_scratch = job->from_scratch,
-                                          .start_from = job->start_from,
-                                          .learning_rate_since = jobs::LearningRateSince(*job),
-                                          .stages_done = job->stages_done,
-                                          .stages_done_step = job->stages_done_step,
-                                          .acked_report = rank.acked_report,
-                                          .rendezvous = job->alive()->rendezvous,
-                                          .host = rank.host,
-                                          .node = rank.node,
-                                          .newest_command = job->commands.newest()}});
+  context.effects.push_back(
+      SendToWorker{stream, WelcomeWorker{.spec = job->spec,
+                                         .job_create_time = job->create_time,
+                                         .timing = context.options.timing,
+                                         .progress_limits = ProgressLimitsOf(context.options, *job),
+                                         .checkpoints = jobs::Usable(*job),
+                                         .known_checkpoints = jobs::NotUsable(*job),
+                                         .from_scratch = job->from_scratch,
+                                         .start_from = job->start_from,
+                                         .learning_rate_since = jobs::LearningRateSince(*job),
+                                         .stages_done = job->stages_done,
+                                         .stages_done_step = job->stages_done_step,
+                                         .acked_report = rank.acked_report,
+                                         .rendezvous = job->alive()->rendezvous,
+                                         .host = rank.host,
+                                         .node = rank.node,
+                                         .newest_command = job->commands.newest()}});
   job->told_commands = job->commands.newest();
   for (commands::Delivery& delivery : job->commands.After(hello.newest_command)) {
-    turn.effects.push_back(SendToWorker{session, std::move(delivery)});
+    context.effects.push_back(SendToWorker{stream, std::move(delivery)});
   }
   // The process, or the rank 0 before it, may have missed these orders when its stream broke.
-  if (id.rank == 0) TellToRemove(turn, *job);
+  if (id.rank == 0) TellToRemove(context, *job);
   if (const std::string& path = job->alive()->export_granted; id.rank == 0 && !path.empty()) {
-    turn.effects.push_back(SendToWorker{session, ExportGranted{path}});
+    context.effects.push_back(SendToWorker{stream, ExportGranted{path}});
   }
   if (!job->ending() && !job->interruption().empty()) {
-    turn.effects.push_back(SendToWorker{session, PreemptionNotice{job->interruption()}});
+    context.effects.push_back(SendToWorker{stream, PreemptionNotice{job->interruption()}});
   }
-  Changed(turn, job);
+  Changed(context, job);
   // A worker that attaches for the first time since this musterd started may have commands from an
   // earlier musterd. After a restore of the database, newer commands may have the same numbers. So
   // only commands that were known at the start count.
   const uint64_t told =
-      turn.restored.Attached(job->id, id.incarnation).value_or(job->commands.newest());
+      context.restored.Attached(job->id, id.incarnation).value_or(job->commands.newest());
   if (hello.newest_command > told) {
-    FollowsALaterState(turn, job,
+    FollowsALaterState(context, job,
                        absl::StrCat("commands ", told + 1, " to ", hello.newest_command));
   } else if (hello.acked_report > rank.acked_report) {
     // The gap is also checked here, because a paused worker may send no further report.
-    MissesReports(turn, job, id.rank, hello.acked_report);
+    MissesReports(context, job, id.rank, hello.acked_report);
   }
   return absl::OkStatus();
 }
 
-bool WorkerBeat(Turn& turn, PeerStreamId session, const Heartbeat& heartbeat) {
-  const WorkerId* const worker = turn.streams.WorkerOf(session);
+bool WorkerBeat(HandlerContext& context, PeerStreamId stream, const Heartbeat& heartbeat) {
+  const WorkerId* const worker = context.streams.WorkerOf(stream);
   if (worker == nullptr) return false;
   const WorkerId& id = *worker;
-  turn.membership.WorkerMemory(id, heartbeat.memory);
-  turn.membership.WorkerWrites(id, heartbeat.writing);
-  const bool moved = turn.membership.WorkerProgressed(
-      id, heartbeat.step, heartbeat.progress, heartbeat.activity, heartbeat.collectives, turn.now);
-  jobs::Rank* rank = turn.jobs.CurrentRank(id);
-  jobs::Job* job = turn.jobs.Find(id.job);
+  context.membership.WorkerMemory(id, heartbeat.memory);
+  context.membership.WorkerWrites(id, heartbeat.writing);
+  const bool moved =
+      context.membership.WorkerProgressed(id, heartbeat.step, heartbeat.progress,
+                                          heartbeat.activity, heartbeat.collectives, context.now);
+  jobs::Rank* rank = context.jobs.CurrentRank(id);
+  jobs::Job* job = context.jobs.Find(id.job);
   if (rank == nullptr) return true;
   const bool troubled = jobs::OnTrouble(job, id.rank, heartbeat.trouble);
   if (troubled && !heartbeat.trouble.empty()) {
-    turn.Say(absl::StrCat("job '", job->id, "' rank ", id.rank, " on node '", rank->node, "' ",
-                          heartbeat.trouble));
+    context.Log(absl::StrCat("job '", job->id, "' rank ", id.rank, " on node '", rank->node, "' ",
+                             heartbeat.trouble));
   }
   if (!moved && !troubled) return true;
   rank->step = std::max(rank->step, heartbeat.step);
@@ -126,7 +127,7 @@ bool WorkerBeat(Turn& turn, PeerStreamId session, const Heartbeat& heartbeat) {
   }
   // Watchers see the change, which needs no write of its own. A commit may be in progress: a
   // version is only shown up to the ceiling that this commit or an earlier commit stores.
-  if (turn.jobs.ShowsMore(job)) turn.effects.push_back(JobChanged{job->id});
+  if (context.jobs.ShowsMore(job)) context.effects.push_back(JobChanged{job->id});
   return true;
 }
 

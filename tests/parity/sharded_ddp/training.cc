@@ -197,7 +197,7 @@ absl::Status RankTraining::Build() {
   });
   if (job_.numerics.precision == train::Precision::kFloat16)
     scaler_.emplace(job_.numerics.loss_scale);
-  stepper_.emplace(train::Stepper::Parts{
+  stepper_.emplace(train::Stepper::Dependencies{
       &job_, communicator_->rank(), &model, context_.get(),
       /*control=*/nullptr, communicator_, workload_.dataset.get(), &*sampler_, strategy_.get(),
       optimizer_.get(), scaler_ ? &*scaler_ : nullptr, &finite_});

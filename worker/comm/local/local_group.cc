@@ -15,11 +15,11 @@
 namespace muster::comm {
 namespace {
 
-using Parts = std::vector<std::optional<OperationSpec>>;  // by rank
+using SpecsByRank = std::vector<std::optional<OperationSpec>>;  // by rank
 
 char* Bytes(const at::Tensor& tensor) { return static_cast<char*>(tensor.mutable_data_ptr()); }
 
-void AllReduce(const Parts& parts) {
+void AllReduce(const SpecsByRank& parts) {
   std::vector<const void*> sources;
   for (const auto& part : parts) sources.push_back(Bytes(part->output));
   const size_t bytes = parts[0]->output.nbytes();
@@ -30,7 +30,7 @@ void AllReduce(const Parts& parts) {
 }
 
 // Works in place: an output is its rank's own part of the input, which no other rank's sum reads.
-void ReduceScatter(const Parts& parts) {
+void ReduceScatter(const SpecsByRank& parts) {
   const int64_t elements = parts[0]->output.numel();
   if (elements == 0) return;
   for (const auto& to : parts) {
@@ -42,7 +42,7 @@ void ReduceScatter(const Parts& parts) {
   }
 }
 
-void AllToAll(const Parts& parts) {
+void AllToAll(const SpecsByRank& parts) {
   for (const auto& to : parts) {
     char* out = Bytes(to->output);
     for (const auto& from : parts) {
@@ -55,7 +55,7 @@ void AllToAll(const Parts& parts) {
   }
 }
 
-void AllGather(const Parts& parts) {
+void AllGather(const SpecsByRank& parts) {
   const size_t bytes = parts[0]->input.nbytes();
   for (const auto& to : parts) {
     for (size_t rank = 0; rank < parts.size(); ++rank) {
@@ -65,7 +65,7 @@ void AllGather(const Parts& parts) {
   }
 }
 
-void Broadcast(const Parts& parts) {
+void Broadcast(const SpecsByRank& parts) {
   const OperationSpec& root = *parts[parts[0]->root];
   for (const auto& to : parts) {
     if (to->rank != root.rank && root.output.nbytes() > 0) {
@@ -75,7 +75,7 @@ void Broadcast(const Parts& parts) {
   }
 }
 
-void Run(const Parts& parts) {
+void Run(const SpecsByRank& parts) {
   switch (parts[0]->kind) {
     case OperationKind::kAllGather:
       return AllGather(parts);
@@ -90,7 +90,7 @@ void Run(const Parts& parts) {
   }
 }
 
-absl::Status CheckSizesAgree(const Parts& parts) {
+absl::Status CheckSizesAgree(const SpecsByRank& parts) {
   for (const auto& from : parts) {
     for (const auto& to : parts) {
       const int64_t sent = from->in_sizes[to->rank], expected = to->out_sizes[from->rank];
@@ -104,7 +104,7 @@ absl::Status CheckSizesAgree(const Parts& parts) {
 }
 
 // FAILED_PRECONDITION if the ranks issued different operations.
-absl::Status CheckAgreement(const Parts& parts) {
+absl::Status CheckAgreement(const SpecsByRank& parts) {
   for (const auto& part : parts) {
     if (Shape(*part) != Shape(*parts[0])) {
       return absl::FailedPreconditionError(absl::StrCat(
@@ -119,7 +119,7 @@ absl::Status CheckAgreement(const Parts& parts) {
 // One operation of the group: the n-th operation of every rank.
 struct Rendezvous {
   explicit Rendezvous(int world_size) : parts(world_size) {}
-  Parts parts;
+  SpecsByRank parts;
   int arrived = 0;
   bool done = false;
   absl::Status result;

@@ -63,9 +63,9 @@ class Ddp : public Strategy {
   const ParameterStore& store() const override { return store_; }
   ParameterStore& store() override { return store_; }
   Placements PlacementsFor(const std::vector<bool>& trained) const override {
-    layout::Placement all =
-        layout::Replicated(ElementsOf(parameters_), communicator_->world_size());
-    return {layout::Only(std::move(all), trained), std::nullopt};
+    sharding::Placement all =
+        sharding::Replicated(ElementsOf(parameters_), communicator_->world_size());
+    return {sharding::Only(std::move(all), trained), std::nullopt};
   }
 
   std::unique_ptr<models::ForwardContext> MakeContext(models::Mode mode,

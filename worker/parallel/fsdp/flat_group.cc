@@ -51,7 +51,7 @@ at::Tensor FlatGroup::CopySlice(const std::vector<models::Parameter>& parameters
       at::zeros({layout::SliceElements(group_, world_size)},
                 at::TensorOptions(ScalarTypeOf(group_.type)).device(communicator_->device()));
   const int64_t size = slice.element_size();
-  for (const layout::Range& range :
+  for (const sharding::Range& range :
        layout::RangesOf(group_, specs, communicator_->rank(), world_size)) {
     const at::Tensor& tensor = parameters[indices[range.parameter]].tensor;
     const at::Tensor from =

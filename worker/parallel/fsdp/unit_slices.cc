@@ -45,7 +45,7 @@ KeptSlices TakeOverSlices(const UnitGroups& trainable, const UnitGroups& frozen,
                         .elements = layout::SliceElements(group, world_size),
                         .type = ScalarTypeOf(group.type),
                         .device = tensors.front().device()});
-      for (const layout::Range& range : layout::RangesOf(group, kind->specs, rank, world_size)) {
+      for (const sharding::Range& range : layout::RangesOf(group, kind->specs, rank, world_size)) {
         const auto found = held.find({kind->indices[range.parameter], range.begin});
         wanted.back().members.push_back(
             {found == held.end() ? -1 : found->second, range.offset, range.end - range.begin});

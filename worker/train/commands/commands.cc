@@ -32,37 +32,37 @@ std::string Describe(const v1::SkippedData& skipped) {
                       skipped.last(), " of epoch ", skipped.last_epoch());
 }
 
-using Parts = Commands::Parts;
+using Dependencies = Commands::Dependencies;
 
-bool Trains(const Parts& parts) { return parts.training != nullptr; }
-bool CanSave(const Parts& parts) {
-  return parts.saver != nullptr && Trains(parts) && parts.session_state->step > 0;
+bool Trains(const Dependencies& deps) { return deps.training != nullptr; }
+bool CanSave(const Dependencies& deps) {
+  return deps.saver != nullptr && Trains(deps) && deps.session_state->step > 0;
 }
 
 // Reports that the command took effect at this step.
-void TellApplied(const Parts& parts, int64_t number) {
-  parts.session_state->Applied(number);
-  parts.reports->Report(CommandApplied{number, parts.session_state->step});
+void TellApplied(const Dependencies& deps, int64_t number) {
+  deps.session_state->Applied(number);
+  deps.reports->Report(CommandApplied{number, deps.session_state->step});
 }
 
 // Reports that the command took effect and how it ended, both after the change. If the workers end
 // during the change, the change counts as not made.
-void Finish(const Parts& parts, const Command& command,
+void Finish(const Dependencies& deps, const Command& command,
             decltype(CommandFinished::result) result = {}) {
-  TellApplied(parts, NumberOf(command));
-  parts.reports->Report(CommandFinished{.number = NumberOf(command),
-                                        .status = absl::OkStatus(),
-                                        .reason = "",
-                                        .result = std::move(result)});
+  TellApplied(deps, NumberOf(command));
+  deps.reports->Report(CommandFinished{.number = NumberOf(command),
+                                       .status = absl::OkStatus(),
+                                       .reason = "",
+                                       .result = std::move(result)});
 }
 
 // Reports that the command took effect, changed nothing and failed. `reason`:
 // CommandFinished::reason.
-void Fail(const Parts& parts, const Command& command, const absl::Status& status,
+void Fail(const Dependencies& deps, const Command& command, const absl::Status& status,
           const std::string& reason) {
-  TellApplied(parts, NumberOf(command));
-  parts.session_state->Failed({NumberOf(command), status, reason});
-  parts.reports->Report(CommandFinished{
+  TellApplied(deps, NumberOf(command));
+  deps.session_state->Failed({NumberOf(command), status, reason});
+  deps.reports->Report(CommandFinished{
       .number = NumberOf(command), .status = status, .reason = reason, .result = {}});
 }
 
@@ -70,10 +70,10 @@ void Fail(const Parts& parts, const Command& command, const absl::Status& status
 // file is written, or its pass is done. If the workers end before the report, the next generation
 // carries out the command again.
 template <typename Result>
-std::function<void(const absl::StatusOr<Result>&)> ReportEndOf(const Parts& parts,
+std::function<void(const absl::StatusOr<Result>&)> ReportEndOf(const Dependencies& deps,
                                                                const Command& command) {
   return
-      [reports = parts.reports, number = NumberOf(command)](const absl::StatusOr<Result>& result) {
+      [reports = deps.reports, number = NumberOf(command)](const absl::StatusOr<Result>& result) {
         CommandFinished finished{
             .number = number, .status = result.status(), .reason = "", .result = {}};
         if (result.ok()) finished.result = *result;
@@ -84,23 +84,23 @@ std::function<void(const absl::StatusOr<Result>&)> ReportEndOf(const Parts& part
 
 // Returns true if the job has everything that the rule of the command needs. Otherwise reports that
 // the command failed. A model that can generate is not checked here.
-bool HasNeeds(const Parts& parts, const Command& command) {
+bool HasNeeds(const Dependencies& deps, const Command& command) {
   const auto lacks = [&](const std::string& what, const char* reason) {
-    Fail(parts, command, absl::FailedPreconditionError(what), reason);
+    Fail(deps, command, absl::FailedPreconditionError(what), reason);
     return false;
   };
   for (const int need : commands::RuleOf(command).needs()) {
     const bool optimizer = need == v1::CommandRule::OPTIMIZER;
-    if (need == v1::CommandRule::CHECKPOINTS && parts.saver == nullptr) {
+    if (need == v1::CommandRule::CHECKPOINTS && deps.saver == nullptr) {
       return lacks("the job has no place for checkpoints: its job file has no `checkpoint`",
                    "NO_CHECKPOINTS");
     }
-    if ((optimizer || need == v1::CommandRule::TRAINING) && !Trains(parts)) {
+    if ((optimizer || need == v1::CommandRule::TRAINING) && !Trains(deps)) {
       return lacks("the job trains nothing", "NO_OPTIMIZER");
     }
-    if (optimizer && parts.session_state->training_over) {
+    if (optimizer && deps.session_state->training_over) {
       return lacks(
-          absl::StrCat("training ended with step ", parts.session_state->step,
+          absl::StrCat("training ended with step ", deps.session_state->step,
                        ", and the optimizer's state was freed; the job's last checkpoint has it, "
                        "if the job writes checkpoints (start.checkpoint)"),
           "TRAINING_OVER");
@@ -110,124 +110,124 @@ bool HasNeeds(const Parts& parts, const Command& command) {
 }
 
 // Makes a roll call and reports that the command took effect. The long work of the command follows.
-absl::Status Begin(const Parts& parts, const Command& command) {
-  RETURN_IF_ERROR(parts.call().status());
-  TellApplied(parts, NumberOf(command));
+absl::Status Begin(const Dependencies& deps, const Command& command) {
+  RETURN_IF_ERROR(deps.call().status());
+  TellApplied(deps, NumberOf(command));
   return absl::OkStatus();
 }
 
-absl::Status Stop(const Parts& parts, const Command& command) {
-  TellApplied(parts, NumberOf(command));
-  RETURN_IF_ERROR(parts.call().status());
-  if (CanSave(parts)) RETURN_IF_ERROR(parts.saver->SaveLast().status());
-  parts.session_state->stopped = true;
+absl::Status Stop(const Dependencies& deps, const Command& command) {
+  TellApplied(deps, NumberOf(command));
+  RETURN_IF_ERROR(deps.call().status());
+  if (CanSave(deps)) RETURN_IF_ERROR(deps.saver->SaveLast().status());
+  deps.session_state->stopped = true;
   return absl::OkStatus();
 }
 
-void SetLearningRate(const Parts& parts, const Command& command) {
+void SetLearningRate(const Dependencies& deps, const Command& command) {
   const double rate = command.set_learning_rate().learning_rate();
-  SessionState& state = *parts.session_state;
+  SessionState& state = *deps.session_state;
   LearningRateSet result{.old_rate = state.learning_rate, .new_rate = rate};
   state.learning_rate = rate;
-  result.next_step = rate * optim::LearningRateFactor(*parts.learning_rates, state.step);
-  Finish(parts, command, result);
+  result.next_step = rate * optim::LearningRateFactor(*deps.learning_rates, state.step);
+  Finish(deps, command, result);
 }
 
-absl::Status SetTrainability(const Parts& parts, const Command& command) {
+absl::Status SetTrainability(const Dependencies& deps, const Command& command) {
   const std::vector<TrainableRule> rules = RulesFromProto(command.set_trainability().rules());
-  const absl::Status fit = parts.training->CheckRules(rules);
+  const absl::Status fit = deps.training->CheckRules(rules);
   if (!fit.ok()) {
-    Fail(parts, command, fit, "TRAINABILITY_INVALID");
+    Fail(deps, command, fit, "TRAINABILITY_INVALID");
     return absl::OkStatus();
   }
   if (command.set_trainability().dry_run()) {
-    ASSIGN_OR_RETURN(TrainabilityPlan plan, parts.training->Foresee(rules, NumberOf(command)));
-    Finish(parts, command, std::move(plan));
+    ASSIGN_OR_RETURN(TrainabilityPlan plan, deps.training->Estimate(rules, NumberOf(command)));
+    Finish(deps, command, std::move(plan));
   } else {
-    ASSIGN_OR_RETURN(TrainabilityChange change, parts.training->Add(rules, NumberOf(command)));
-    Finish(parts, command, std::move(change));
+    ASSIGN_OR_RETURN(TrainabilityChange change, deps.training->Add(rules, NumberOf(command)));
+    Finish(deps, command, std::move(change));
   }
   return absl::OkStatus();
 }
 
-absl::Status Refresh(const Parts& parts, const Command& command) {
+absl::Status Refresh(const Dependencies& deps, const Command& command) {
   ASSIGN_OR_RETURN(TrainabilityChange change,
-                   parts.training->BringPendingIntoForce(NumberOf(command)));
-  Finish(parts, command, std::move(change));
+                   deps.training->BringPendingIntoForce(NumberOf(command)));
+  Finish(deps, command, std::move(change));
   return absl::OkStatus();
 }
 
-absl::Status SkipData(const Parts& parts, const Command& command) {
+absl::Status SkipData(const Dependencies& deps, const Command& command) {
   const v1::SkipDataCommand& skip = command.skip_data();
-  const auto skipped = parts.skip_data(static_cast<int64_t>(skip.samples()), skip.dry_run());
+  const auto skipped = deps.skip_data(static_cast<int64_t>(skip.samples()), skip.dry_run());
   const v1::OperationResult& first = command.first_result();
   const std::string now = skipped.ok() ? Describe(*skipped) : "nothing";
   if (first.has_skipped_data() && now != Describe(first.skipped_data())) {
-    parts.reports->Report(
+    deps.reports->Report(
         Notice{"OTHER_DATA_SKIPPED",
                absl::StrCat("operation ", NumberOf(command),
                             " (skip-data) is repeated with another batch, or after other steps: "
                             "it leaves out ",
                             now, ", and the first time ", Describe(first.skipped_data())),
-               parts.session_state->step});
+               deps.session_state->step});
   }
   if (!skipped.ok()) {
-    Fail(parts, command, skipped.status(), "NO_STEPS_LEFT");
+    Fail(deps, command, skipped.status(), "NO_STEPS_LEFT");
     return absl::OkStatus();
   }
   v1::OperationResult result;
   *result.mutable_skipped_data() = *skipped;
-  Finish(parts, command, result);
+  Finish(deps, command, result);
   return absl::OkStatus();
 }
 
-absl::Status RunStage(const Parts& parts, const Command& command) {
+absl::Status RunStage(const Dependencies& deps, const Command& command) {
   const std::string& stage = command.run_stage().stage();
-  if (!parts.evaluator->HasDataFor(stage)) {
-    Fail(parts, command,
+  if (!deps.evaluator->HasDataFor(stage)) {
+    Fail(deps, command,
          absl::FailedPreconditionError(
              absl::StrCat("the job has no data for a stage '", stage,
                           "': it can validate with data.validate, and test with data.test")),
          "NO_DATA");
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(Begin(parts, command));
-  ASSIGN_OR_RETURN(const auto evaluated, parts.evaluator->EvaluateNow(stage));
-  ReportEndOf<StageEvaluated>(parts, command)(evaluated);
+  RETURN_IF_ERROR(Begin(deps, command));
+  ASSIGN_OR_RETURN(const auto evaluated, deps.evaluator->EvaluateNow(stage));
+  ReportEndOf<StageEvaluated>(deps, command)(evaluated);
   return absl::OkStatus();
 }
 
-absl::Status Sample(const Parts& parts, const Command& command) {
+absl::Status Sample(const Dependencies& deps, const Command& command) {
   const v1::SampleCommand& sample = command.sample();
-  if (const absl::Status bad = parts.generator->CheckSample(sample); !bad.ok()) {
-    Fail(parts, command, bad,
+  if (const absl::Status bad = deps.generator->CheckSample(sample); !bad.ok()) {
+    Fail(deps, command, bad,
          absl::IsFailedPrecondition(bad) ? "CANNOT_GENERATE" : "SAMPLE_INVALID");
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(Begin(parts, command));
-  ASSIGN_OR_RETURN(const auto sampled, parts.generator->Sample(sample));
-  ReportEndOf<Sampled>(parts, command)(sampled);
+  RETURN_IF_ERROR(Begin(deps, command));
+  ASSIGN_OR_RETURN(const auto sampled, deps.generator->Sample(sample));
+  ReportEndOf<Sampled>(deps, command)(sampled);
   return absl::OkStatus();
 }
 
-absl::Status Cancel(const Parts& parts, const CommandSchedule::Due& due) {
+absl::Status Cancel(const Dependencies& deps, const CommandSchedule::Due& due) {
   const auto target = static_cast<int64_t>(due.command.cancel().target());
   if (due.cancels) {
-    const Command waited = parts.source->Get(target);
+    const Command waited = deps.source->Get(target);
     const std::string* const path = PathFor(waited);
-    if (path != nullptr && Trains(parts)) parts.gatherer->RemoveLeftovers(*path);
-    parts.reports->Report(Cancelled(target));
-    Finish(parts, due.command);
+    if (path != nullptr && Trains(deps)) deps.gatherer->RemoveLeftovers(*path);
+    deps.reports->Report(Cancelled(target));
+    Finish(deps, due.command);
     return absl::OkStatus();
   }
   bool cancelled = false;
-  if (Trains(parts)) {
-    ASSIGN_OR_RETURN(cancelled, parts.gatherer->Cancel(target));
+  if (Trains(deps)) {
+    ASSIGN_OR_RETURN(cancelled, deps.gatherer->Cancel(target));
   }
   if (cancelled) {
-    Finish(parts, due.command);
+    Finish(deps, due.command);
   } else {
-    Fail(parts, due.command,
+    Fail(deps, due.command,
          absl::FailedPreconditionError(
              "the command cannot be cancelled: it has already taken effect or been cancelled"),
          "OPERATION_APPLIED");
@@ -238,19 +238,19 @@ absl::Status Cancel(const Parts& parts, const CommandSchedule::Due& due) {
 }  // namespace
 
 absl::StatusOr<bool> Commands::Apply(int64_t newest) {
-  const auto get = [this](int64_t number) { return parts_.source->Get(number); };
+  const auto get = [this](int64_t number) { return deps_.source->Get(number); };
   bool any = false;
   while (true) {
-    parts_.schedule->TakeIn(newest, parts_.session_state->step, get);
-    while (const auto due = parts_.schedule->Next(parts_.session_state->step)) {
+    deps_.schedule->TakeIn(newest, deps_.session_state->step, get);
+    while (const auto due = deps_.schedule->Next(deps_.session_state->step)) {
       any = true;
       RETURN_IF_ERROR(Apply(*due));
-      if (parts_.session_state->stopped) return true;
+      if (deps_.session_state->stopped) return true;
     }
     if (!paused_) return any;
-    parts_.reports->Progress("paused");
-    std::this_thread::sleep_for(parts_.pause_beat);
-    ASSIGN_OR_RETURN(const RollCallPlan plan, parts_.call());
+    deps_.reports->Progress("paused");
+    std::this_thread::sleep_for(deps_.pause_beat);
+    ASSIGN_OR_RETURN(const RollCallPlan plan, deps_.call());
     if (plan.preempted) {
       RETURN_IF_ERROR(EndHere());
       return true;
@@ -260,83 +260,83 @@ absl::StatusOr<bool> Commands::Apply(int64_t newest) {
 }
 
 absl::Status Commands::EndHere() {
-  RETURN_IF_ERROR(parts_.call().status());
-  if (Trains(parts_)) RETURN_IF_ERROR(parts_.gatherer->LeaveToNextGeneration());
-  if (CanSave(parts_)) {
-    ASSIGN_OR_RETURN(const Saver::Saved saved, parts_.saver->SaveLast());
-    if (!saved.ok() && parts_.reports->leader()) {
+  RETURN_IF_ERROR(deps_.call().status());
+  if (Trains(deps_)) RETURN_IF_ERROR(deps_.gatherer->LeaveToNextGeneration());
+  if (CanSave(deps_)) {
+    ASSIGN_OR_RETURN(const Saver::Saved saved, deps_.saver->SaveLast());
+    if (!saved.ok() && deps_.reports->leader()) {
       spdlog::warn(
           "the job continues on other nodes from an earlier checkpoint, because this one could not "
           "be written: {}",
           Message(saved.status()));
     }
   }
-  parts_.session_state->preempted = parts_.session_state->stopped = true;
+  deps_.session_state->preempted = deps_.session_state->stopped = true;
   return absl::OkStatus();
 }
 
 void Commands::TellUnreported() const {
-  if (!parts_.reports->leader()) return;
-  const auto& applied = parts_.session_state->applied;
+  if (!deps_.reports->leader()) return;
+  const auto& applied = deps_.session_state->applied;
   const std::map<int64_t, int64_t> steps(applied.begin(), applied.end());
-  const auto get = [this](int64_t number) { return parts_.source->Get(number); };
+  const auto get = [this](int64_t number) { return deps_.source->Get(number); };
   for (const auto& [number, what, step] :
-       FindUnreported(parts_.schedule->position(), parts_.session_state->step, steps,
-                      parts_.source->Newest(), get)) {
+       FindUnreported(deps_.schedule->position(), deps_.session_state->step, steps,
+                      deps_.source->Newest(), get)) {
     if (what == Unreported::What::kCancelled) {
-      parts_.reports->Report(Cancelled(number));
+      deps_.reports->Report(Cancelled(number));
       continue;
     }
-    parts_.reports->Report(CommandApplied{number, step});
+    deps_.reports->Report(CommandApplied{number, step});
     if (what == Unreported::What::kFinished) {
       CommandFinished finished{.number = number};
-      for (const manifest::FailedCommand& failed : parts_.session_state->failed) {
+      for (const manifest::FailedCommand& failed : deps_.session_state->failed) {
         if (failed.number != number) continue;
         finished.status = failed.status;
         finished.reason = failed.reason;
       }
-      parts_.reports->Report(finished);
+      deps_.reports->Report(finished);
     }
   }
 }
 
 absl::Status Commands::Apply(const CommandSchedule::Due& due) {
   const Command& command = due.command;
-  if (!HasNeeds(parts_, command)) return absl::OkStatus();
+  if (!HasNeeds(deps_, command)) return absl::OkStatus();
   switch (command.kind_case()) {
     case Command::kStop:
-      return Stop(parts_, command);
+      return Stop(deps_, command);
     case Command::kSaveCheckpoint:
-      RETURN_IF_ERROR(Begin(parts_, command));
-      return parts_.saver->Save(NumberOf(command), ReportEndOf<CheckpointWritten>(parts_, command));
+      RETURN_IF_ERROR(Begin(deps_, command));
+      return deps_.saver->Save(NumberOf(command), ReportEndOf<CheckpointWritten>(deps_, command));
     case Command::kGatherOptimizerState:
-      RETURN_IF_ERROR(Begin(parts_, command));
-      return parts_.gatherer->Gather(command.gather_optimizer_state().file(), NumberOf(command),
-                                     ReportEndOf<OptimizerStateGathered>(parts_, command));
+      RETURN_IF_ERROR(Begin(deps_, command));
+      return deps_.gatherer->Gather(command.gather_optimizer_state().file(), NumberOf(command),
+                                    ReportEndOf<OptimizerStateGathered>(deps_, command));
     case Command::kConsolidate:
-      RETURN_IF_ERROR(Begin(parts_, command));
-      return parts_.gatherer->Consolidate(command.consolidate().folder(), NumberOf(command),
-                                          ReportEndOf<ModelConsolidated>(parts_, command));
+      RETURN_IF_ERROR(Begin(deps_, command));
+      return deps_.gatherer->Consolidate(command.consolidate().folder(), NumberOf(command),
+                                         ReportEndOf<ModelConsolidated>(deps_, command));
     case Command::kSetLearningRate:
-      SetLearningRate(parts_, command);
+      SetLearningRate(deps_, command);
       return absl::OkStatus();
     case Command::kSetTrainability:
-      return SetTrainability(parts_, command);
+      return SetTrainability(deps_, command);
     case Command::kRefresh:
-      return Refresh(parts_, command);
+      return Refresh(deps_, command);
     case Command::kSkipData:
-      return SkipData(parts_, command);
+      return SkipData(deps_, command);
     case Command::kRunStage:
-      return RunStage(parts_, command);
+      return RunStage(deps_, command);
     case Command::kSample:
-      return Sample(parts_, command);
+      return Sample(deps_, command);
     case Command::kPause:
     case Command::kResume:
       paused_ = command.has_pause();
-      Finish(parts_, command);
+      Finish(deps_, command);
       return absl::OkStatus();
     case Command::kCancel:
-      return Cancel(parts_, due);
+      return Cancel(deps_, due);
     case Command::kNone:
     case Command::KIND_NOT_SET:
       return absl::OkStatus();

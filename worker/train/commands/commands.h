@@ -14,7 +14,7 @@
 #include "worker/optim/schedule.h"
 #include "worker/train/evaluate/evaluate.h"
 #include "worker/train/evaluate/generate.h"
-#include "worker/train/reports/outside.h"
+#include "worker/train/reports/coordinator_interface.h"
 #include "worker/train/reports/session_reports.h"
 #include "worker/train/reports/session_state.h"
 #include "worker/train/rollcall/session_roll_call.h"
@@ -30,7 +30,7 @@ class Commands {
  public:
   // All must outlive the Commands. The commands change `session_state` and `schedule`. Through
   // `skip_data` they also change the stages and `learning_rates`.
-  struct Parts {
+  struct Dependencies {
     const CommandSource* source;
     std::function<absl::StatusOr<RollCallPlan>()> call;  // Calls::CallNow
     Saver* saver;                   // null: the job has no checkpoint folder
@@ -47,7 +47,7 @@ class Commands {
     // The time between two roll calls of a paused job.
     std::chrono::milliseconds pause_beat{200};
   };
-  explicit Commands(const Parts& parts) : parts_(parts) {}
+  explicit Commands(const Dependencies& deps) : deps_(deps) {}
 
   // Carries out the commands that take effect now. Every rank holds the commands up to `newest`.
   // While the job is paused, waits for more commands. Returns true if there was any command. An
@@ -65,7 +65,7 @@ class Commands {
  private:
   absl::Status Apply(const CommandSchedule::Due& due);
 
-  const Parts parts_;
+  const Dependencies deps_;
   bool paused_ = false;
 };
 

@@ -103,8 +103,8 @@ class Effects : public Saver,
   absl::Status CheckRules(const std::vector<TrainableRule>& rules) const override {
     return rules.empty() ? absl::InvalidArgumentError("no rules") : absl::OkStatus();
   }
-  absl::StatusOr<TrainabilityPlan> Foresee(const std::vector<TrainableRule>&,
-                                           int64_t) const override {
+  absl::StatusOr<TrainabilityPlan> Estimate(const std::vector<TrainableRule>&,
+                                            int64_t) const override {
     done_.push_back("foresee");
     return TrainabilityPlan();
   }
@@ -170,7 +170,7 @@ class CommandsTest : public testing::Test, public CommandSource, public EventSin
 
   CommandsTest() { OfAJobThat(/*trains=*/true, /*has_checkpoints=*/true); }
   void OfAJobThat(bool trains, bool has_checkpoints) {
-    commands_.emplace(Commands::Parts{
+    commands_.emplace(Commands::Dependencies{
         .source = this,
         .call = [this] { return effects_.CallNow(); },
         .saver = has_checkpoints ? &effects_ : nullptr,

@@ -19,7 +19,7 @@
 #include "worker/data/sampler.h"
 #include "worker/models/batch.h"
 #include "worker/train/job/job.h"
-#include "worker/train/reports/outside.h"
+#include "worker/train/reports/coordinator_interface.h"
 #include "worker/train/reports/session_reports.h"
 
 namespace muster::train {

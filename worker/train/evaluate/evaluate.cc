@@ -73,18 +73,18 @@ absl::StatusOr<std::optional<v1::Evaluation>> SessionEvaluation::Evaluate(Set se
                                                                           Interrupts interrupts) {
   const RankData& source = *(set == Set::kTest ? test_ : validate_);
   const char* const name = set == Set::kTest ? "data.test" : "data.validate";
-  models::Model& model = parts_.live->model();
-  models::ForwardContext& context = parts_.live->context();
+  models::Model& model = deps_.live->model();
+  models::ForwardContext& context = deps_.live->context();
   const c10::AutoGradMode no_gradients(false);
-  const AutocastScope autocast(parts_.job->numerics.precision, parts_.live->device().type());
+  const AutocastScope autocast(deps_.job->numerics.precision, deps_.live->device().type());
   context.set_mode(models::Mode::kEvaluate);
-  const int rank = parts_.control->rank();
+  const int rank = deps_.control->rank();
   const data::EvaluationPlan plan =
-      source.Evaluation(parts_.control->world_size(), parts_.job->batch.per_rank);
-  ReadAhead reader(source.dataset.get(), parts_.live->device());
-  EvaluationTotals totals(model, parts_.live->device());
+      source.Evaluation(deps_.control->world_size(), deps_.job->batch.per_rank);
+  ReadAhead reader(source.dataset.get(), deps_.live->device());
+  EvaluationTotals totals(model, deps_.live->device());
   absl::Status unread;  // the first error of this rank's samples
-  Questions questions(interrupts == Interrupts::kByAnEnd ? calls_ : nullptr, parts_.control);
+  Questions questions(interrupts == Interrupts::kByAnEnd ? calls_ : nullptr, deps_.control);
   for (int64_t round = 0; round < plan.rounds(); ++round) {
     ASSIGN_OR_RETURN(const bool ends, questions.EndsBefore(round));
     if (ends) return std::nullopt;
@@ -112,26 +112,26 @@ absl::StatusOr<std::optional<v1::Evaluation>> SessionEvaluation::Evaluate(Set se
     activity::Moved();
     if (counts) totals.Add(loss, static_cast<int64_t>(indices.size()));
   }
-  RETURN_IF_ERROR(AgreedStatus(unread, "the samples of a pass", *parts_.control));
-  return totals.Reduce(name, parts_.session_state->step, *parts_.control);
+  RETURN_IF_ERROR(AgreedStatus(unread, "the samples of a pass", *deps_.control));
+  return totals.Reduce(name, deps_.session_state->step, *deps_.control);
 }
 
 absl::StatusOr<std::optional<v1::Evaluation>> SessionEvaluation::Pass(Set set,
                                                                       Interrupts interrupts) {
   const bool test = set == Set::kTest;
-  LiveState& live = *parts_.live;
-  parts_.reports->Progress(test ? "testing" : "validating");
+  LiveState& live = *deps_.live;
+  deps_.reports->Progress(test ? "testing" : "validating");
   v1::StepMetrics metrics;
-  metrics.set_step(parts_.session_state->step);
+  metrics.set_step(deps_.session_state->step);
   RETURN_IF_ERROR(live.AwaitParameters());
-  ASSIGN_OR_RETURN(const auto scope, parts_.passes->Begin(live.training()));
+  ASSIGN_OR_RETURN(const auto scope, deps_.passes->Begin(live.training()));
   auto evaluation = Evaluate(set, interrupts);
   // End also follows an error that all ranks have, because such an error need not end the session.
   if (evaluation.ok() || IsAgreed(evaluation.status())) RETURN_IF_ERROR(scope->End());
   RETURN_IF_ERROR(evaluation.status());
   if (!evaluation->has_value()) return std::nullopt;
   *(test ? metrics.mutable_test() : metrics.mutable_validation()) = **evaluation;
-  parts_.reports->Report(metrics);
+  deps_.reports->Report(metrics);
   return evaluation;
 }
 
@@ -145,7 +145,7 @@ absl::StatusOr<Evaluator::Evaluated> SessionEvaluation::EvaluateNow(const std::s
   // Training does not need these data. It continues if all ranks know the error.
   if (IsAgreed(evaluation.status())) return Evaluated(evaluation.status());
   RETURN_IF_ERROR(evaluation.status());
-  return Evaluated(StageEvaluated{parts_.session_state->step, stage, **std::move(evaluation)});
+  return Evaluated(StageEvaluated{deps_.session_state->step, stage, **std::move(evaluation)});
 }
 
 }  // namespace muster::train

@@ -12,7 +12,7 @@
 #include "proto/muster/v1/metrics.pb.h"
 #include "worker/train/data/rank_data.h"
 #include "worker/train/evaluate/evaluation_scope.h"
-#include "worker/train/reports/outside.h"
+#include "worker/train/reports/coordinator_interface.h"
 #include "worker/train/rollcall/session_roll_call.h"
 
 namespace muster::train {
@@ -51,9 +51,9 @@ class PassPace {
 class SessionEvaluation : public Evaluator {
  public:
   // All must outlive this object. `validate`, `test`: null if the job has no such data.
-  SessionEvaluation(const ForwardParts& parts, const RankData* validate, const RankData* test,
+  SessionEvaluation(const ForwardDependencies& deps, const RankData* validate, const RankData* test,
                     Calls* calls)
-      : parts_(parts), validate_(validate), test_(test), calls_(calls) {}
+      : deps_(deps), validate_(validate), test_(test), calls_(calls) {}
 
   enum class Set { kValidate, kTest };
   // Runs the pass of a stage and reports the metrics. A collective. Returns nullopt if the job must
@@ -75,7 +75,7 @@ class SessionEvaluation : public Evaluator {
   // Computes the metrics that Pass reports.
   absl::StatusOr<std::optional<v1::Evaluation>> Evaluate(Set set, Interrupts interrupts);
 
-  const ForwardParts parts_;
+  const ForwardDependencies deps_;
   const RankData* const validate_;
   const RankData* const test_;
   Calls* const calls_;

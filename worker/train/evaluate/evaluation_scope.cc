@@ -46,7 +46,7 @@ absl::Status EvaluationScope::End() {
 }
 
 absl::StatusOr<std::unique_ptr<EvaluationScope>> EvaluationPasses::Begin(Training* training) {
-  const auto& averages = parts_.job->evaluation.averages;
+  const auto& averages = deps_.job->evaluation.averages;
   return BeginWith(training, averages.has_value() && averages->evaluate, /*gathers=*/true);
 }
 
@@ -68,7 +68,7 @@ absl::StatusOr<std::unique_ptr<EvaluationScope>> EvaluationPasses::BeginWith(Tra
     RETURN_IF_ERROR(strategy->AwaitParameters());
   }
   std::unique_ptr<EvaluationScope> scope(
-      new EvaluationScope(strategy, shown, parts_.session_state->step));
+      new EvaluationScope(strategy, shown, deps_.session_state->step));
   PassMemory memory = PassMemory::kUnits;
   if (gathers && strategy != nullptr && strategy->store().shards() != nullptr) {
     ASSIGN_OR_RETURN(memory, ChooseMemory(strategy->store()));
@@ -78,35 +78,34 @@ absl::StatusOr<std::unique_ptr<EvaluationScope>> EvaluationPasses::BeginWith(Tra
 }
 
 absl::StatusOr<PassMemory> EvaluationPasses::ChooseMemory(const parallel::ParameterStore& store) {
-  if (parts_.job->evaluation.reshard == EvaluationReshard::kAlways) return PassMemory::kUnits;
-  if (parts_.job->evaluation.reshard == EvaluationReshard::kNever) return PassMemory::kWhole;
-  const bool cpu = parts_.device.is_cpu();  // otherwise each rank has its own GPU
+  if (deps_.job->evaluation.reshard == EvaluationReshard::kAlways) return PassMemory::kUnits;
+  if (deps_.job->evaluation.reshard == EvaluationReshard::kNever) return PassMemory::kWhole;
+  const bool cpu = deps_.device.is_cpu();  // otherwise each rank has its own GPU
   const EvaluationMemory memory{.needed = static_cast<uint64_t>(store.BytesOfWholePass()),
                                 .kept = gathered_,
-                                .available = parts_.available != nullptr ? parts_.available()
-                                             : cpu                       ? memory::AvailableBytes()
+                                .available = deps_.available != nullptr ? deps_.available()
+                                             : cpu                      ? memory::AvailableBytes()
                                                    : memory::AvailableDeviceBytes(),
-                                .ranks = cpu ? parts_.background->ranks_of_node() : 1};
+                                .ranks = cpu ? deps_.background->ranks_of_node() : 1};
   const at::Tensor short_of_it = at::full({1}, int64_t{!HasMemoryForAll(memory)}, at::kLong);
   RETURN_IF_ERROR(
-      parts_.control
-          ->AllReduceSum(short_of_it, {"memory for evaluation", parts_.session_state->step})
+      deps_.control->AllReduceSum(short_of_it, {"memory for evaluation", deps_.session_state->step})
           ->Wait());
   const int64_t ranks = device::HostValues<int64_t>(short_of_it)[0];
   if (ranks == 0) {
     gathered_ = std::max(gathered_, memory.needed);
     return PassMemory::kWhole;
   }
-  if (!std::exchange(told_, true) && parts_.reports->leader()) {
+  if (!std::exchange(told_, true) && deps_.reports->leader()) {
     const std::string text = absl::StrCat(
         "evaluation gathers each unit for each of its forwards, because ", ranks, " of ",
-        parts_.control->world_size(),
+        deps_.control->world_size(),
         " ranks have too little memory for all parameters: rank 0 needs ", memory.needed,
         " bytes more, and ", memory.ranks, " ranks share ", memory.available,
         " available bytes, of which evaluation takes half at most; evaluation.reshard: never "
         "gathers all of them nevertheless");
     spdlog::info("{}", text);
-    parts_.reports->Report(Notice{"EVALUATION_RESHARDS", text, parts_.session_state->step});
+    deps_.reports->Report(Notice{"EVALUATION_RESHARDS", text, deps_.session_state->step});
   }
   return PassMemory::kUnits;
 }

@@ -78,7 +78,7 @@ bool HasMemoryForAll(const EvaluationMemory& memory);
 class EvaluationPasses {
  public:
   // All must outlive this object.
-  struct Parts {
+  struct Dependencies {
     const Job* job;
     c10::Device device;  // the model's device
     comm::Communicator* control;
@@ -89,7 +89,7 @@ class EvaluationPasses {
     // Returns the available bytes of this rank's node or GPU; null: the system is asked.
     std::function<uint64_t()> available = nullptr;
   };
-  explicit EvaluationPasses(Parts parts) : parts_(std::move(parts)) {}
+  explicit EvaluationPasses(Dependencies deps) : deps_(std::move(deps)) {}
 
   // Begins a scope between two steps. A collective. `training`: null if nothing is trained and
   // every rank has the whole model. Errors: the communicators'.
@@ -104,13 +104,13 @@ class EvaluationPasses {
   // Returns the same choice on all ranks. A collective if the job leaves the choice open.
   absl::StatusOr<parallel::PassMemory> ChooseMemory(const parallel::ParameterStore& store);
 
-  const Parts parts_;
+  const Dependencies deps_;
   uint64_t gathered_ = 0;  // the most bytes that a pass of this session has gathered
   bool told_ = false;      // too little memory was reported
 };
 
 // The objects that all passes without backward use. All must outlive the passes.
-struct ForwardParts {
+struct ForwardDependencies {
   const Job* job;
   LiveState* live;
   EvaluationPasses* passes;

@@ -75,16 +75,16 @@ Counted CountIn(Job job, const Passes& passes) {
     SessionState state;
     const SessionReports reports(rank, &notices, &state);
     const Background background(&control, &reports);
-    EvaluationPasses::Parts parts{.job = &job,
-                                  .device = c10::kCPU,
-                                  .control = &control,
-                                  .background = &background,
-                                  .reports = &reports,
-                                  .session_state = &state};
+    EvaluationPasses::Dependencies deps{.job = &job,
+                                        .device = c10::kCPU,
+                                        .control = &control,
+                                        .background = &background,
+                                        .reports = &reports,
+                                        .session_state = &state};
     if (!passes.available.empty()) {
-      parts.available = [bytes = passes.available[rank]] { return bytes; };
+      deps.available = [bytes = passes.available[rank]] { return bytes; };
     }
-    EvaluationPasses evaluation(parts);
+    EvaluationPasses evaluation(deps);
     for (int i = 0; i < passes.count; ++i) {
       const uint64_t before = flight.digest().begun;
       auto scope = evaluation.Begin(&steps.training());

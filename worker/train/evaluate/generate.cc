@@ -79,33 +79,33 @@ absl::StatusOr<Completions> Generate(const models::GenerationRequest& request, i
 
 absl::StatusOr<std::vector<std::vector<int64_t>>> SessionGenerator::Generate(
     const models::GenerationRequest& request) {
-  LiveState& live = *parts_.live;
+  LiveState& live = *deps_.live;
   RETURN_IF_ERROR(live.AwaitParameters());
-  ASSIGN_OR_RETURN(const auto scope, parts_.passes->Begin(live.training()));
-  const AutocastScope autocast(parts_.job->numerics.precision, live.device().type());
-  auto tokens = train::Generate(request, parts_.session_state->step, live.model(), live.context(),
-                                live.device(), *parts_.control);
+  ASSIGN_OR_RETURN(const auto scope, deps_.passes->Begin(live.training()));
+  const AutocastScope autocast(deps_.job->numerics.precision, live.device().type());
+  auto tokens = train::Generate(request, deps_.session_state->step, live.model(), live.context(),
+                                live.device(), *deps_.control);
   // End also follows an error that all ranks have, because such an error need not end the session.
   if (tokens.ok() || absl::IsFailedPrecondition(tokens.status())) RETURN_IF_ERROR(scope->End());
   return tokens;
 }
 
 absl::Status SessionGenerator::CheckSample(const v1::SampleCommand& sample) const {
-  const models::Model& model = parts_.live->model();
+  const models::Model& model = deps_.live->model();
   const absl::Status checked = models::CheckGeneration(GenerationOf(sample), model);
   if (checked.ok() || model.key_values().has_value()) return checked;
   return absl::FailedPreconditionError(checked.message());
 }
 
 absl::StatusOr<Generator::SampleMade> SessionGenerator::Sample(const v1::SampleCommand& sample) {
-  parts_.reports->Progress("sampling");
+  deps_.reports->Progress("sampling");
   const models::GenerationRequest request = GenerationOf(sample);
   const auto made = Generate(request);
   // All ranks know that logits are not finite. Training has its own checks.
   if (absl::IsFailedPrecondition(made.status())) return SampleMade(made.status());
   RETURN_IF_ERROR(made.status());
-  Sampled sampled{parts_.session_state->step, request.prompts[0], made->at(0), ""};
-  if (parts_.job->spec.model().tokenizer() == v1::ModelSpec::BYTES) {
+  Sampled sampled{deps_.session_state->step, request.prompts[0], made->at(0), ""};
+  if (deps_.job->spec.model().tokenizer() == v1::ModelSpec::BYTES) {
     sampled.text = tokenizer::TextOfBytes(sampled.tokens);
   }
   return SampleMade(std::move(sampled));

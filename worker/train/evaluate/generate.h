@@ -14,7 +14,7 @@
 #include "worker/models/generate.h"
 #include "worker/models/model.h"
 #include "worker/train/evaluate/evaluation_scope.h"
-#include "worker/train/reports/outside.h"
+#include "worker/train/reports/coordinator_interface.h"
 
 namespace muster::train {
 
@@ -53,7 +53,7 @@ class Generator {
 // Continues prompts for stages `predict` and for commands. Threading: the session's thread.
 class SessionGenerator : public Generator {
  public:
-  explicit SessionGenerator(const ForwardParts& parts) : parts_(parts) {}
+  explicit SessionGenerator(const ForwardDependencies& deps) : deps_(deps) {}
 
   // Calls train::Generate. A collective.
   absl::StatusOr<std::vector<std::vector<int64_t>>> Generate(
@@ -63,7 +63,7 @@ class SessionGenerator : public Generator {
   absl::StatusOr<SampleMade> Sample(const v1::SampleCommand& sample) override;
 
  private:
-  const ForwardParts parts_;
+  const ForwardDependencies deps_;
 };
 
 }  // namespace muster::train

@@ -99,12 +99,12 @@ struct Prediction {
 };
 
 // Gives rank 0's file its final name. If `written` is OK, all bytes of the file are written.
-absl::StatusOr<Predicted> Place(const PredictParts& parts, const Prediction& prediction,
+absl::StatusOr<Predicted> Place(const PredictDependencies& deps, const Prediction& prediction,
                                 absl::Status written, std::unique_ptr<PredictionFile> file) {
   bool same = false;
-  if (parts.forward.reports->leader() && written.ok()) {
+  if (deps.forward.reports->leader() && written.ok()) {
     // A lost lease is not a failed prediction: the next generation predicts.
-    if (parts.lease != nullptr) RETURN_IF_ERROR(parts.lease->StillMine());
+    if (deps.lease != nullptr) RETURN_IF_ERROR(deps.lease->StillMine());
     const auto placed = file->Place();
     written = placed.status();
     same = placed.ok() && *placed == PredictionFile::Placed::kSame;
@@ -113,29 +113,29 @@ absl::StatusOr<Predicted> Place(const PredictParts& parts, const Prediction& pre
   // hears of it may end the job, and this process may then be killed.
   file.reset();
   Predicted predicted;
-  RETURN_IF_ERROR(ShareOfRank0(written, "predictions written", parts.forward.session_state->step,
-                               *parts.forward.control, &predicted.file));
+  RETURN_IF_ERROR(ShareOfRank0(written, "predictions written", deps.forward.session_state->step,
+                               *deps.forward.control, &predicted.file));
   if (!predicted.file.ok()) return predicted;
-  parts.forward.reports->Report(
+  deps.forward.reports->Report(
       Notice{"PREDICTIONS_WRITTEN",
              absl::StrCat(prediction.stage, ": ", prediction.path, " has ", prediction.contents,
                           same ? "; it was there already, with the same bytes" : ""),
-             parts.forward.session_state->step});
+             deps.forward.session_state->step});
   return predicted;
 }
 
-absl::StatusOr<Predicted> PredictSamples(const PredictParts& parts, const std::string& name,
+absl::StatusOr<Predicted> PredictSamples(const PredictDependencies& deps, const std::string& name,
                                          const PredictStage& predict) {
-  parts.forward.reports->Progress("predicting");
-  LiveState& live = *parts.forward.live;
-  const int64_t step = parts.forward.session_state->step;
-  const PredictionArray array = PredictionArrayOf(*parts.data, live.model().Input(), predict.what);
+  deps.forward.reports->Progress("predicting");
+  LiveState& live = *deps.forward.live;
+  const int64_t step = deps.forward.session_state->step;
+  const PredictionArray array = PredictionArrayOf(*deps.data, live.model().Input(), predict.what);
   ASSIGN_OR_RETURN(const std::string header,
                    PredictionHeader(predict.output, NameOf(predict.what), array));
   std::unique_ptr<PredictionFile> file;
   absl::Status begun;
-  if (parts.forward.reports->leader()) {
-    auto created = PredictionFile::Create(TargetOf(predict, *parts.forward.job, parts.identity),
+  if (deps.forward.reports->leader()) {
+    auto created = PredictionFile::Create(TargetOf(predict, *deps.forward.job, deps.identity),
                                           header.size() + array.bytes(), files::Disk::Real());
     begun = created.status();
     if (begun.ok()) begun = (*created)->WriteAt(0, header);
@@ -143,56 +143,56 @@ absl::StatusOr<Predicted> PredictSamples(const PredictParts& parts, const std::s
   }
   Predicted predicted;
   RETURN_IF_ERROR(
-      ShareOfRank0(begun, "predictions begun", step, *parts.forward.control, &predicted.file));
+      ShareOfRank0(begun, "predictions begun", step, *deps.forward.control, &predicted.file));
   if (!predicted.file.ok()) return predicted;
 
   PredictionEnd end;
   {
     RETURN_IF_ERROR(live.AwaitParameters());
-    ASSIGN_OR_RETURN(const auto scope, parts.forward.passes->Begin(live.training()));
-    const AutocastScope autocast(parts.forward.job->numerics.precision, live.device().type());
+    ASSIGN_OR_RETURN(const auto scope, deps.forward.passes->Begin(live.training()));
+    const AutocastScope autocast(deps.forward.job->numerics.precision, live.device().type());
     const PredictionPass pass = {
-        .source = parts.data,
+        .source = deps.data,
         .data = "data.predict",
         .what = predict.what,
-        .per_rank = parts.forward.job->batch.per_rank,
+        .per_rank = deps.forward.job->batch.per_rank,
         .step = step,
         .model = &live.model(),
         .context = &live.context(),
         .device = live.device(),
-        .communicator = parts.forward.control,
+        .communicator = deps.forward.control,
         .write =
             [&](uint64_t begin, std::string_view bytes) {
               return file->WriteAt(header.size() + begin, bytes);
             },
-        .interrupted = [calls = parts.calls] { return calls->AskedToEnd(); }};
+        .interrupted = [calls = deps.calls] { return calls->AskedToEnd(); }};
     ASSIGN_OR_RETURN(end, train::Predict(pass));
     RETURN_IF_ERROR(scope->End());
   }
   predicted.interrupted = end.interrupted;
   if (end.interrupted) return predicted;
-  return Place(parts, {name, predict.output, Describe(predict.what, array)}, end.written,
+  return Place(deps, {name, predict.output, Describe(predict.what, array)}, end.written,
                std::move(file));
 }
 
-absl::StatusOr<Predicted> PredictTexts(const PredictParts& parts, const std::string& name,
+absl::StatusOr<Predicted> PredictTexts(const PredictDependencies& deps, const std::string& name,
                                        const PredictStage& predict,
                                        const models::GenerationRequest& request) {
-  parts.forward.reports->Progress("generating");
+  deps.forward.reports->Progress("generating");
   ASSIGN_OR_RETURN(const std::vector<std::vector<int64_t>> tokens,
-                   parts.generator->Generate(request));
+                   deps.generator->Generate(request));
   std::unique_ptr<PredictionFile> file;
   absl::Status written;
-  if (parts.forward.reports->leader()) {
+  if (deps.forward.reports->leader()) {
     const std::string text = Completions(request.prompts, tokens);
-    auto created = PredictionFile::Create(TargetOf(predict, *parts.forward.job, parts.identity),
+    auto created = PredictionFile::Create(TargetOf(predict, *deps.forward.job, deps.identity),
                                           text.size(), files::Disk::Real());
     written = created.status();
     if (written.ok()) written = (*created)->WriteAt(0, text);
     if (written.ok()) file = *std::move(created);
   }
   const size_t prompts = request.prompts.size();
-  return Place(parts,
+  return Place(deps,
                {name, predict.output,
                 absl::StrCat(request.max_tokens, " new tokens for each of ", prompts,
                              prompts == 1 ? " prompt" : " prompts")},
@@ -227,11 +227,11 @@ absl::StatusOr<GenerationRequests> PreparePredictions(const std::vector<PlannedS
   return requests;
 }
 
-absl::StatusOr<Predicted> RunPrediction(const PredictParts& parts, int64_t stage,
+absl::StatusOr<Predicted> RunPrediction(const PredictDependencies& deps, int64_t stage,
                                         const PredictStage& predict) {
   const std::string name = NameOfPrediction(stage);
-  if (!predict.generate.has_value()) return PredictSamples(parts, name, predict);
-  return PredictTexts(parts, name, predict, parts.requests.at(stage));
+  if (!predict.generate.has_value()) return PredictSamples(deps, name, predict);
+  return PredictTexts(deps, name, predict, deps.requests.at(stage));
 }
 
 }  // namespace muster::train

@@ -18,7 +18,7 @@
 #include "worker/train/evaluate/generate.h"
 #include "worker/train/job/job.h"
 #include "worker/train/job/stages.h"
-#include "worker/train/reports/outside.h"
+#include "worker/train/reports/coordinator_interface.h"
 #include "worker/train/rollcall/session_roll_call.h"
 
 namespace muster::train {
@@ -37,8 +37,8 @@ absl::StatusOr<GenerationRequests> PreparePredictions(const std::vector<PlannedS
                                                       comm::Communicator& control);
 
 // The objects that a stage `predict` uses. All must outlive the run of the stage.
-struct PredictParts {
-  ForwardParts forward;
+struct PredictDependencies {
+  ForwardDependencies forward;
   Identity identity;
   GenerationRequests requests;
   SessionGenerator* generator;
@@ -53,7 +53,7 @@ struct Predicted {
   absl::Status file;         // the result of writing the file
 };
 // Runs the stage with this index once. A collective. Threading: the session's thread.
-absl::StatusOr<Predicted> RunPrediction(const PredictParts& parts, int64_t stage,
+absl::StatusOr<Predicted> RunPrediction(const PredictDependencies& deps, int64_t stage,
                                         const PredictStage& predict);
 
 }  // namespace muster::train

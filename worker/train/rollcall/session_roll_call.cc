@@ -78,37 +78,37 @@ std::vector<v1::StepMetrics> LossReports::Complete(const StepLoss& loss,
   return complete;
 }
 
-SessionRollCall::SessionRollCall(const Parts& parts)
-    : parts_(parts),
-      roll_call_(parts.control, {.names = NamesOf(*parts.trained),
-                                 .uneven_inputs = parts.uneven_inputs,
-                                 .full_micro_batches = parts.full_micro_batches}),
-      loss_reports_(parts.peak_flops),
-      unused_(NamesOf(*parts.trained)) {}
+SessionRollCall::SessionRollCall(const Dependencies& deps)
+    : deps_(deps),
+      roll_call_(deps.control, {.names = NamesOf(*deps.trained),
+                                .uneven_inputs = deps.uneven_inputs,
+                                .full_micro_batches = deps.full_micro_batches}),
+      loss_reports_(deps.peak_flops),
+      unused_(NamesOf(*deps.trained)) {}
 
 RollCallRecord SessionRollCall::Record(int64_t step, const data::Position& position) const {
   data::Sampler::Share share;
-  if (parts_.sampler != nullptr) share = parts_.sampler->ShareOf(position, parts_.identity.rank);
+  if (deps_.sampler != nullptr) share = deps_.sampler->ShareOf(position, deps_.identity.rank);
   int64_t joined_since = 0;
-  if (parts_.sampler != nullptr && share.micro_batches == 0) {
+  if (deps_.sampler != nullptr && share.micro_batches == 0) {
     // A rank whose data is empty has had no input since step 1.
-    joined_since = parts_.samples == 0 ? 1 : step + 1 - share.idle_steps;
+    joined_since = deps_.samples == 0 ? 1 : step + 1 - share.idle_steps;
   }
-  const comm::FlightRecorder::Digest digest = parts_.flight->digest();
-  return {.generation = parts_.identity.generation,
+  const comm::FlightRecorder::Digest digest = deps_.flight->digest();
+  return {.generation = deps_.identity.generation,
           .step = step + 1,
           .attempt = attempt_,
           .epoch = position.epoch,
           .cursor = position.cursor,
           .input = {share.micro_batches, share.samples, joined_since},
-          .newest_command = parts_.commands->Newest(),
-          .layout = parts_.training == nullptr
+          .newest_command = deps_.commands->Newest(),
+          .layout = deps_.training == nullptr
                         ? 0
-                        : std::bit_cast<int64_t>(parts_.training->strategy().plan().fingerprint),
-          .learning_rate = parts_.session_state->learning_rate,
-          .mask_hash = parts_.trained->wanted_hash(),
-          .first_change = parts_.trained->first_change(),
-          .preempted = parts_.commands->Preempted(),
+                        : std::bit_cast<int64_t>(deps_.training->strategy().plan().fingerprint),
+          .learning_rate = deps_.session_state->learning_rate,
+          .mask_hash = deps_.trained->wanted_hash(),
+          .first_change = deps_.trained->first_change(),
+          .preempted = deps_.commands->Preempted(),
           .loss = {newest_step_, newest_.loss_sum, newest_.loss_weight,
                    static_cast<int64_t>(newest_.outcome)},
           .unused_news = unused_.news(),
@@ -124,8 +124,7 @@ void SessionRollCall::Post(const RollCallRecord& record) {
 void SessionRollCall::PostNext() {
   attempt_ = 0;
   begun_ = Clock::now();
-  Post(Record(parts_.session_state->step + 1,
-              parts_.sampler->After(parts_.session_state->position)));
+  Post(Record(deps_.session_state->step + 1, deps_.sampler->After(deps_.session_state->position)));
 }
 
 absl::StatusOr<RollCallPlan> SessionRollCall::CallNow() {
@@ -139,41 +138,41 @@ absl::StatusOr<RollCallPlan> SessionRollCall::CallNow() {
 
 absl::StatusOr<RollCallPlan> SessionRollCall::BlockingCall() {
   ++attempt_;
-  Post(Record(parts_.session_state->step, parts_.session_state->position));
+  Post(Record(deps_.session_state->step, deps_.session_state->position));
   return AwaitNext();
 }
 
 absl::StatusOr<RollCallPlan> SessionRollCall::AwaitNext() {
-  const int64_t step = parts_.session_state->step;
+  const int64_t step = deps_.session_state->step;
   const absl::StatusOr<RollCallPlan> plan = roll_call_.Await();
-  if (parts_.lease != nullptr) RETURN_IF_ERROR(parts_.lease->StillMine());
+  if (deps_.lease != nullptr) RETURN_IF_ERROR(deps_.lease->StillMine());
   if (absl::IsOutOfRange(plan.status())) {
-    return WithOrigin(plan.status(), posted_not_finite_, step, parts_.control);
+    return WithOrigin(plan.status(), posted_not_finite_, step, deps_.control);
   }
   if (!plan.ok()) return plan.status();
   if (plan->collectives_differ) {
-    return NameCollectiveDifference(*parts_.flight, step, parts_.control);
+    return NameCollectiveDifference(*deps_.flight, step, deps_.control);
   }
-  if (plan->masks_differ) return NameMaskDifference(*parts_.trained, step, parts_.control);
+  if (plan->masks_differ) return NameMaskDifference(*deps_.trained, step, deps_.control);
   if (plan->loss.has_value()) {
-    for (const v1::StepMetrics& finished : loss_reports_.Complete(*plan->loss, *parts_.model)) {
-      parts_.reports->Report(finished);
+    for (const v1::StepMetrics& finished : loss_reports_.Complete(*plan->loss, *deps_.model)) {
+      deps_.reports->Report(finished);
     }
   }
   if (plan->unused_news) {
-    ASSIGN_OR_RETURN(const Notice notice, unused_.Exchange(step, parts_.control));
-    parts_.reports->Report(notice);
+    ASSIGN_OR_RETURN(const Notice notice, unused_.Exchange(step, deps_.control));
+    deps_.reports->Report(notice);
   }
   if (joined_ != plan->inputs.joined) {
     joined_ = plan->inputs.joined;
-    parts_.reports->Report(RanksJoined{joined_});
+    deps_.reports->Report(RanksJoined{joined_});
   }
   return plan;
 }
 
 absl::Status SessionRollCall::TakeIn(PendingStep step, int64_t samples) {
-  const int64_t number = parts_.session_state->step;
-  loss_reports_.Add(number, samples, *parts_.model);
+  const int64_t number = deps_.session_state->step;
+  loss_reports_.Add(number, samples, *deps_.model);
   const size_t left = step.late ? 1 : 0;
   running_.push_back({number, std::move(step), begun_});
   return Settle(left);
@@ -207,8 +206,8 @@ absl::Status SessionRollCall::Settle(size_t left) {
 }
 
 absl::StatusOr<RollCallPlan> Calls::CallNow() {
-  RETURN_IF_ERROR(parts_.background->failure());
-  return parts_.roll_call->CallNow();
+  RETURN_IF_ERROR(deps_.background->failure());
+  return deps_.roll_call->CallNow();
 }
 
 absl::StatusOr<bool> Calls::AskedToEnd() {
@@ -218,14 +217,14 @@ absl::StatusOr<bool> Calls::AskedToEnd() {
 
 absl::StatusOr<bool> Calls::PassMustEnd() {
   ASSIGN_OR_RETURN(const RollCallPlan plan, CallNow());
-  return (plan.preempted && parts_.has_checkpoints) || StopsNow(plan);
+  return (plan.preempted && deps_.has_checkpoints) || StopsNow(plan);
 }
 
 bool Calls::StopsNow(const RollCallPlan& plan) const {
-  const int64_t first = parts_.schedule->position().taken + 1;
+  const int64_t first = deps_.schedule->position().taken + 1;
   for (int64_t number = first; number <= plan.apply_commands; ++number) {
-    const Command command = parts_.commands->Get(number);
-    const bool now = static_cast<int64_t>(command.at_step()) <= parts_.session_state->step;
+    const Command command = deps_.commands->Get(number);
+    const bool now = static_cast<int64_t>(command.at_step()) <= deps_.session_state->step;
     if (now && command.has_stop()) return true;
   }
   return false;

@@ -18,7 +18,7 @@
 #include "worker/data/sampler.h"
 #include "worker/models/model.h"
 #include "worker/train/job/job.h"
-#include "worker/train/reports/outside.h"
+#include "worker/train/reports/coordinator_interface.h"
 #include "worker/train/reports/session_reports.h"
 #include "worker/train/reports/session_state.h"
 #include "worker/train/rollcall/roll_call.h"
@@ -65,7 +65,7 @@ class LossReports {
 class SessionRollCall {
  public:
   // All must outlive the SessionRollCall.
-  struct Parts {
+  struct Dependencies {
     Identity identity;
     comm::Communicator* control;
     const comm::FlightRecorder* flight;
@@ -83,7 +83,7 @@ class SessionRollCall {
     int64_t full_micro_batches = 1;
     double peak_flops = 0;  // the parameter of LossReports
   };
-  explicit SessionRollCall(const Parts& parts);
+  explicit SessionRollCall(const Dependencies& deps);
 
   // Makes a blocking call for the next step. Errors of all calls, in addition to the
   // communicator's:
@@ -115,7 +115,7 @@ class SessionRollCall {
   // Waits for the results of all steps except the newest `left`.
   absl::Status Settle(size_t left);
 
-  const Parts parts_;
+  const Dependencies deps_;
   RollCall roll_call_;
   int64_t attempt_ = 0;
 
@@ -144,7 +144,7 @@ class SessionRollCall {
 class Calls {
  public:
   // All must outlive the Calls.
-  struct Parts {
+  struct Dependencies {
     SessionRollCall* roll_call;
     const Background* background;
     const CommandSource* commands;
@@ -152,7 +152,7 @@ class Calls {
     const SessionState* session_state;
     bool has_checkpoints;
   };
-  explicit Calls(const Parts& parts) : parts_(parts) {}
+  explicit Calls(const Dependencies& deps) : deps_(deps) {}
 
   // Makes a blocking roll call for the next step. Success means that the losses are finite on every
   // rank, so training may continue. An error ends the session. If a background task has failed,
@@ -168,7 +168,7 @@ class Calls {
  private:
   bool StopsNow(const RollCallPlan& plan) const;
 
-  const Parts parts_;
+  const Dependencies deps_;
 };
 
 }  // namespace muster::train

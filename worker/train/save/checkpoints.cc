@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 using checkpoint::Candidate;
-using checkpoint::Found;
+using checkpoint::FoundCheckpoint;
 using checkpoint::Rejected;
 
 // The name of the file that names the job that owns the folder.
@@ -187,7 +187,7 @@ absl::Status Checkpoints::TakeFolder() {
   ASSIGN_OR_RETURN(
       found_, checkpoint::FindUnknown(folder_, {RecordedNames(), std::move(retired)}, identity_.job,
                                       identity_.job_instance, identity_.generation));
-  for (Found& one : found_) {
+  for (FoundCheckpoint& one : found_) {
     if (!one.reason.empty()) continue;
     if (history_.from_scratch) one.reason = "the job was told to start again from step 0";
     if (!history_.start_from.empty() && history_.start_from != PathOf(one.name)) {
@@ -249,7 +249,7 @@ void Checkpoints::ReportFound(const checkpoint::RestoreOutcome& outcome) {
                             .reason = absl::StrCat("it could not be read: ", rejected.reason)});
     }
   }
-  for (Found& one : found_) {
+  for (FoundCheckpoint& one : found_) {
     const auto rejected = std::find_if(outcome.rejected.begin(), outcome.rejected.end(),
                                        [&](const Rejected& r) { return r.name == one.name; });
     if (rejected != outcome.rejected.end()) {

@@ -19,7 +19,7 @@
 #include "worker/checkpoint/state.h"
 #include "worker/comm/communicator.h"
 #include "worker/train/job/job.h"
-#include "worker/train/reports/outside.h"
+#include "worker/train/reports/coordinator_interface.h"
 
 namespace muster::train {
 
@@ -134,7 +134,7 @@ class Checkpoints {
   comm::Communicator* const communicator_;
   EventSink* const events_;
   checkpoint::Saver saver_;
-  std::vector<checkpoint::Found> found_;  // on rank 0
+  std::vector<checkpoint::FoundCheckpoint> found_;  // on rank 0
 };
 
 }  // namespace muster::train

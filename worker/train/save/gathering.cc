@@ -71,15 +71,14 @@ struct Gathering::Task {
 };
 
 absl::Status Gathering::Gather(const v1::OptimizerStateFile& file, int64_t command, Told told) {
-  const double factor =
-      optim::LearningRateFactor(*parts_.learning_rates, parts_.session_state->step);
+  const double factor = optim::LearningRateFactor(*deps_.learning_rates, deps_.session_state->step);
   Task task{
       .what = "gathering the optimizer's state",
       .path = file.path(),
       .command = command,
       .part = [](const auto& state) { return checkpoint::Only(state, checkpoint::IsOptimizers); }};
-  task.output = [file, factor, leader = parts_.reports->leader(),
-                 writer = exports::WriterOf(parts_.identity.job, command)](
+  task.output = [file, factor, leader = deps_.reports->leader(),
+                 writer = exports::WriterOf(deps_.identity.job, command)](
                     const std::string& temporary, const checkpoint::State& state,
                     const checkpoint::ModelRecords& records) -> Output {
     if (file.path().empty() && leader) {
@@ -111,14 +110,14 @@ absl::Status Gathering::Gather(const v1::OptimizerStateFile& file, int64_t comma
 
 absl::Status Gathering::Consolidate(const v1::ModelFolder& folder, int64_t command,
                                     ToldOfModel told) {
-  RETURN_IF_ERROR(parts_.source->AwaitWeights());
+  RETURN_IF_ERROR(deps_.source->AwaitWeights());
   auto contents = std::make_shared<checkpoint::ModelFolderContents>();
   Task task{.what = "consolidating the model",
             .path = folder.path(),
             .kind = Task::Kind::kFolder,
             .command = command,
             .part = Weights};
-  task.output = [folder, contents, job = parts_.identity.job, command](
+  task.output = [folder, contents, job = deps_.identity.job, command](
                     const std::string& temporary, const checkpoint::State& state,
                     const checkpoint::ModelRecords& records) {
     checkpoint::ModelFolderOptions options{
@@ -146,14 +145,14 @@ absl::Status Gathering::Consolidate(const v1::ModelFolder& folder, int64_t comma
 }
 
 absl::Status Gathering::Export(const ExportConfig& config) {
-  RETURN_IF_ERROR(parts_.source->AwaitWeights());
+  RETURN_IF_ERROR(deps_.source->AwaitWeights());
   Task task{
       .what = "exporting the weights",
       .path = config.path,
       .part = config.from == ExportConfig::From::kAverages ? checkpoint::AveragedWeights : Weights};
-  task.output = [config, job = parts_.identity.job](const std::string& temporary,
-                                                    const checkpoint::State& state,
-                                                    const checkpoint::ModelRecords& records) {
+  task.output = [config, job = deps_.identity.job](const std::string& temporary,
+                                                   const checkpoint::State& state,
+                                                   const checkpoint::ModelRecords& records) {
     return checkpoint::WeightsFileOutput(
         {.path = config.path,
          .temporary = temporary,
@@ -162,8 +161,8 @@ absl::Status Gathering::Export(const ExportConfig& config) {
          .metadata = exports::MetadataOf(config.job_name, job, records.tokenizer)},
         state, records);
   };
-  task.told = [reports = parts_.reports, path = config.path,
-               step = parts_.session_state->step](const absl::StatusOr<Written>& written) {
+  task.told = [reports = deps_.reports, path = config.path,
+               step = deps_.session_state->step](const absl::StatusOr<Written>& written) {
     if (written.ok()) {
       if (reports->leader()) spdlog::info("{} has the weights after step {}", path, step);
       return;
@@ -176,41 +175,41 @@ absl::Status Gathering::Export(const ExportConfig& config) {
 
 absl::Status Gathering::Begin(Task task, bool hold) {
   task.begun = Clock::now();
-  RETURN_IF_ERROR(parts_.background->Await());
-  parts_.reports->Progress(task.what);
+  RETURN_IF_ERROR(deps_.background->Await());
+  deps_.reports->Progress(task.what);
   command_ = task.command;
   cancelled_ = false;
   told_ = task.told;
-  task.step = parts_.session_state->step;
-  const checkpoint::State state = parts_.source->State();
+  task.step = deps_.session_state->step;
+  const checkpoint::State state = deps_.source->State();
   task.state = task.part(state);
-  ASSIGN_OR_RETURN(task.records, parts_.source->Records(state));
+  ASSIGN_OR_RETURN(task.records, deps_.source->Records(state));
   if (hold) {
-    task_ = parts_.background->Skip();
+    task_ = deps_.background->Skip();
     return Write(task);
   }
-  auto copy = parts_.background->Copy(task.state);
+  auto copy = deps_.background->Copy(task.state);
   if (!copy.ok()) {
     spdlog::warn("{}; training waits until {} is written", Message(copy.status()), task.path);
-    task_ = parts_.background->Skip();
+    task_ = deps_.background->Skip();
     return Write(task);
   }
   task.state = *std::move(copy);
   task.stall_seconds = std::chrono::duration<double>(Clock::now() - task.begun).count();
-  task_ = parts_.background->Start([this, task = std::move(task)] { return Write(task); });
+  task_ = deps_.background->Start([this, task = std::move(task)] { return Write(task); });
   return absl::OkStatus();
 }
 
 absl::Status Gathering::CheckPlace(const Task& task) const {
-  if (!parts_.reports->leader() || task.path.empty()) return absl::OkStatus();
-  return task.kind == Task::Kind::kFolder ? exports::CheckHoldsNoInput(task.path, parts_.inputs)
-                                          : exports::CheckPlace(task.path, parts_.inputs);
+  if (!deps_.reports->leader() || task.path.empty()) return absl::OkStatus();
+  return task.kind == Task::Kind::kFolder ? exports::CheckHoldsNoInput(task.path, deps_.inputs)
+                                          : exports::CheckPlace(task.path, deps_.inputs);
 }
 
 absl::Status Gathering::Write(const Task& task) {
-  const Identity& identity = parts_.identity;
+  const Identity& identity = deps_.identity;
   std::string temporary;
-  if (parts_.reports->leader()) {
+  if (deps_.reports->leader()) {
     // Leftovers of an export stay: they may be the only weights of a job that failed at its end.
     if (task.command != 0) RemoveLeftovers(task.path);
     temporary =
@@ -218,21 +217,21 @@ absl::Status Gathering::Write(const Task& task) {
   }
   // The name of the file contains rank 0's incarnation.
   ASSIGN_OR_RETURN(temporary,
-                   checkpoint::TellAll(*parts_.communicator, temporary, "name of the file"));
-  parts_.writing->Begin(task.command,
-                        checkpoint::BytesWritten(task.state, parts_.communicator->rank()));
+                   checkpoint::TellAll(*deps_.communicator, temporary, "name of the file"));
+  deps_.writing->Begin(task.command,
+                       checkpoint::BytesWritten(task.state, deps_.communicator->rank()));
   const absl::Status place = CheckPlace(task);
   const auto outcome = checkpoint::WriteTogether(
       place.ok() ? task.output(temporary, task.state, task.records) : Output(place), task.state,
-      parts_.communicator,
+      deps_.communicator,
       {.step = task.step,
        .cancelled = &cancelled_,
        .still_mine = [&]() -> absl::Status {
          RETURN_IF_ERROR(CheckPlace(task));
-         return parts_.lease == nullptr ? absl::OkStatus() : parts_.lease->StillMine();
+         return deps_.lease == nullptr ? absl::OkStatus() : deps_.lease->StillMine();
        }},
-      *parts_.disk);
-  parts_.writing->End();
+      *deps_.disk);
+  deps_.writing->End();
   RETURN_IF_ERROR(outcome.status());
   end_ = outcome->status;
   if (!end_.ok()) {
@@ -251,10 +250,10 @@ absl::Status Gathering::Write(const Task& task) {
 }
 
 absl::StatusOr<bool> Gathering::Cancel(int64_t command) {
-  const bool newest = command == command_ && task_ == parts_.background->newest();
+  const bool newest = command == command_ && task_ == deps_.background->newest();
   if (!newest) return false;
   cancelled_ = true;
-  RETURN_IF_ERROR(parts_.background->Await());
+  RETURN_IF_ERROR(deps_.background->Await());
   command_ = 0;
   if (!absl::IsCancelled(end_)) return false;
   told_(end_);
@@ -262,14 +261,14 @@ absl::StatusOr<bool> Gathering::Cancel(int64_t command) {
 }
 
 absl::Status Gathering::LeaveToNextGeneration() {
-  if (task_ != parts_.background->newest()) return absl::OkStatus();
+  if (task_ != deps_.background->newest()) return absl::OkStatus();
   cancelled_ = true;
-  return parts_.background->Await();
+  return deps_.background->Await();
 }
 
 void Gathering::RemoveLeftovers(const std::string& path) const {
-  if (!parts_.reports->leader()) return;
-  const Identity& identity = parts_.identity;
+  if (!deps_.reports->leader()) return;
+  const Identity& identity = deps_.identity;
   const auto removed = exports::RemoveStale(path, identity.job, identity.generation);
   if (!removed.ok()) spdlog::warn("{}: {}", path, Message(removed.status()));
 }

@@ -19,7 +19,7 @@
 #include "worker/comm/communicator.h"
 #include "worker/optim/schedule.h"
 #include "worker/train/job/job.h"
-#include "worker/train/reports/outside.h"
+#include "worker/train/reports/coordinator_interface.h"
 #include "worker/train/reports/session_reports.h"
 #include "worker/train/reports/session_state.h"
 #include "worker/train/save/background.h"
@@ -60,7 +60,7 @@ class Gatherer {
 class Gathering : public Gatherer {
  public:
   // All must outlive this object.
-  struct Parts {
+  struct Dependencies {
     Identity identity;
     exports::Inputs inputs = {};  // files that are never replaced
     const LeaseHolder* lease;     // null: no other process can replace this one
@@ -73,7 +73,7 @@ class Gathering : public Gatherer {
     files::Disk* disk;  // reports progress to `writing`
     StateSource* source;
   };
-  explicit Gathering(Parts parts) : parts_(std::move(parts)) {}
+  explicit Gathering(Dependencies deps) : deps_(std::move(deps)) {}
 
   absl::Status Gather(const v1::OptimizerStateFile& file, int64_t command, Told told) override;
   absl::Status Consolidate(const v1::ModelFolder& folder, int64_t command,
@@ -100,7 +100,7 @@ class Gathering : public Gatherer {
   // FAILED_PRECONDITION: the output would replace something that is never replaced.
   absl::Status CheckPlace(const Task& task) const;
 
-  const Parts parts_;
+  const Dependencies deps_;
   int64_t command_ = 0;                  // the newest command; 0: an export
   uint64_t task_ = 0;                    // its number in the background
   std::atomic<bool> cancelled_ = false;  // the file is not needed any more

@@ -23,7 +23,7 @@ namespace {
 
 constexpr int64_t kElements = 6;
 
-class Outside : public EventSink, public LeaseHolder {
+class InMemoryCoordinator : public EventSink, public LeaseHolder {
  public:
   void Report(const Event& event) override { events.push_back(event); }
   void Progress(int64_t, const char*, const char* doing) override {
@@ -72,14 +72,14 @@ class GatheringTest : public testing::Test, public StateSource {
   void On(const std::function<void(Gathering&)>& body) {
     RunRanks(1, [&](int, comm::Communicator&, comm::Communicator&, comm::Communicator&,
                     comm::Communicator& files) {
-      const SessionReports reports(0, &outside_, &session_state_);
+      const SessionReports reports(0, &coordinator_, &session_state_);
       const optim::Schedule rates;
       Background background(&files, &reports);
       background_ = &background;
       Gathering gathering(
           {.identity = {"job", "instance", 1, 0, "0a1b2c3d-4e5f-4a6b-8c9d-0e1f2a3b4c5d"},
            .inputs = inputs_,
-           .lease = &outside_,
+           .lease = &coordinator_,
            .learning_rates = &rates,
            .session_state = &session_state_,
            .reports = &reports,
@@ -130,7 +130,7 @@ class GatheringTest : public testing::Test, public StateSource {
 
   files::TempDir folder_;
   exports::Inputs inputs_;
-  Outside outside_;
+  InMemoryCoordinator coordinator_;
   SessionState session_state_{.step = 3};
   absl::Status weights_;
   checkpoint::Writing writing_;
@@ -142,7 +142,7 @@ class GatheringTest : public testing::Test, public StateSource {
 
 TEST_F(GatheringTest, AFileHasTheStateOfItsStepAlthoughTrainingContinues) {
   absl::Notification changed;
-  outside_.before_name = [&] {
+  coordinator_.before_name = [&] {
     changed.WaitForNotification();
     EXPECT_EQ(writing_.Read(), (checkpoint::Writing::Now{4, 4 * kElements, 4 * kElements}));
   };
@@ -237,7 +237,7 @@ TEST_F(GatheringTest, OnlyItsOwnerReadsAFileForAClient) {
 
 TEST_F(GatheringTest, ItIsCancelledUntilItsFileIsComplete) {
   absl::Notification cancelling;
-  outside_.before_name = [&] { cancelling.WaitForNotification(); };
+  coordinator_.before_name = [&] { cancelling.WaitForNotification(); };
   On([&](Gathering& gathering) {
     EXPECT_FALSE(*gathering.Cancel(4)) << "it was not begun";
     ASSERT_TRUE(Gather(gathering, /*hold=*/false).ok());
@@ -258,7 +258,7 @@ TEST_F(GatheringTest, ACancelWhileItsFileIsWrittenIsToldAndLeavesNothing) {
     if (!writing.HasBeenNotified()) writing.Notify();
     cancelling.WaitForNotification();
   };
-  outside_.waiting = [&] { cancelling.Notify(); };
+  coordinator_.waiting = [&] { cancelling.Notify(); };
   On([&](Gathering& gathering) {
     ASSERT_TRUE(Gather(gathering, /*hold=*/false).ok());
     writing.WaitForNotification();
@@ -318,14 +318,14 @@ TEST_F(GatheringTest, AModelHasTheWeightsOfItsStepAndItsFolderIsComplete) {
 
 TEST_F(GatheringTest, WhatIsLeftToTheNextGenerationIsNotToldAndLeavesNothing) {
   absl::Notification writing;
-  outside_.before_name = [&] { writing.WaitForNotification(); };
+  coordinator_.before_name = [&] { writing.WaitForNotification(); };
   On([&](Gathering& gathering) {
     ASSERT_TRUE(Gather(gathering, /*hold=*/false).ok());
     writing.Notify();
     ASSERT_TRUE(gathering.LeaveToNextGeneration().ok());
     ASSERT_TRUE(gathering.Export({.path = folder_.Path("w"), .job_name = "mine"}).ok());
     ASSERT_TRUE(gathering.LeaveToNextGeneration().ok());
-    for (const Event& event : outside_.events) {
+    for (const Event& event : coordinator_.events) {
       EXPECT_FALSE(std::holds_alternative<Notice>(event)) << "an export that was left did not fail";
     }
   });
@@ -351,8 +351,8 @@ TEST_F(GatheringTest, AnExportThatFailsIsReportedAndTheNextOneIsTried) {
   On([&](Gathering& gathering) {
     ASSERT_TRUE(gathering.Export(config).ok());
     ASSERT_TRUE(background_->Await().ok());
-    ASSERT_EQ(outside_.events.size(), 1);
-    const auto* failed = std::get_if<Notice>(&outside_.events[0]);
+    ASSERT_EQ(coordinator_.events.size(), 1);
+    const auto* failed = std::get_if<Notice>(&coordinator_.events[0]);
     ASSERT_NE(failed, nullptr);
     EXPECT_EQ(failed->step, 3);
     EXPECT_EQ(failed->reason, "EXPORT_FAILED");
@@ -361,7 +361,7 @@ TEST_F(GatheringTest, AnExportThatFailsIsReportedAndTheNextOneIsTried) {
     std::filesystem::remove(config.path);
     ASSERT_TRUE(gathering.Export(config).ok());
     ASSERT_TRUE(background_->Await().ok());
-    EXPECT_EQ(outside_.events.size(), 1) << "the weights of the job's end are another thing";
+    EXPECT_EQ(coordinator_.events.size(), 1) << "the weights of the job's end are another thing";
   });
   EXPECT_TRUE(safetensors::File::Open(config.path).ok());
 }

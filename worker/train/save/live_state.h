@@ -45,7 +45,7 @@ class StateSource {
 class LiveState : public StateSource {
  public:
   // All must outlive the LiveState.
-  struct Parts {
+  struct Dependencies {
     const Job* job;
     models::Model* model;
     const TrainedParameters* trained;  // the model's
@@ -58,15 +58,15 @@ class LiveState : public StateSource {
     // The tokenizer of the job's data, or of the checkpoint if the data's is not known.
     tokenizer::Source tokenizer;
   };
-  explicit LiveState(Parts parts);
+  explicit LiveState(Dependencies deps);
 
-  models::Model& model() const { return *parts_.model; }
-  Training* training() const { return parts_.training; }
+  models::Model& model() const { return *deps_.model; }
+  Training* training() const { return deps_.training; }
   // Returns null if training() is null.
   parallel::Strategy* strategy() const;
   // Returns the context for forwards.
   models::ForwardContext& context() const;
-  c10::Device device() const { return parts_.communicators.gradients->device(); }
+  c10::Device device() const { return deps_.communicators.gradients->device(); }
 
   // Waits until this rank has all parameters of the last step.
   absl::Status AwaitParameters();
@@ -76,7 +76,7 @@ class LiveState : public StateSource {
   absl::StatusOr<checkpoint::ModelRecords> Records(const checkpoint::State& state) const override;
 
  private:
-  const Parts parts_;
+  const Dependencies deps_;
   const bool trains_;
   const std::unique_ptr<models::ForwardContext> plain_context_;  // without training()
 };

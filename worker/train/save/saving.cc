@@ -11,8 +11,8 @@
 
 namespace muster::train {
 
-Saving::Saving(Parts parts) : parts_(std::move(parts)) {
-  const Checkpoints::Restored& restored = parts_.restored;
+Saving::Saving(Dependencies deps) : deps_(std::move(deps)) {
+  const Checkpoints::Restored& restored = deps_.restored;
   if (restored.path.empty()) return;
   newest_ = CheckpointWritten{
       .step = restored.point.step, .path = restored.path, .generation = restored.generation};
@@ -22,38 +22,38 @@ Saving::Saving(Parts parts) : parts_(std::move(parts)) {
 
 checkpoint::SavePoint Saving::Point() const {
   checkpoint::SavePoint point;
-  parts_.session_state->Describe(parts_.jobs_rate, &point);
-  const CommandSchedule::Position commands = parts_.commands->position();
+  deps_.session_state->Describe(deps_.jobs_rate, &point);
+  const CommandSchedule::Position commands = deps_.commands->position();
   point.last_command = commands.taken;
   point.steering.waiting_commands = commands.waiting;
-  point.steering.trainability_version = parts_.trained->version();
-  point.steering.rules = parts_.trained->rules();
-  point.steering.pending = parts_.trained->PendingNames();
+  point.steering.trainability_version = deps_.trained->version();
+  point.steering.rules = deps_.trained->rules();
+  point.steering.pending = deps_.trained->PendingNames();
   return point;
 }
 
 bool Saving::IsBest(const checkpoint::SavePoint& point) const {
   const auto& best = point.steering.validations.best;
-  return best.has_value() && best->step == point.step && best->generation == parts_.generation;
+  return best.has_value() && best->step == point.step && best->generation == deps_.generation;
 }
 
 absl::StatusOr<std::optional<Saving::Contents>> Saving::Prepare(int64_t command) {
   const Clock::time_point begun = Clock::now();
-  RETURN_IF_ERROR(parts_.background->Await());
-  const int64_t step = parts_.session_state->step;
+  RETURN_IF_ERROR(deps_.background->Await());
+  const int64_t step = deps_.session_state->step;
   const checkpoint::SavePoint point = Point();
   // A session that starts from the existing checkpoint carries out again the commands that took
   // effect at this step after the save.
   const bool there = newest_.has_value() && newest_->step == step;
   if (there && (newest_->best || !IsBest(point))) return std::nullopt;
-  parts_.reports->Progress("saving a checkpoint");
-  RETURN_IF_ERROR(parts_.source->AwaitState());
+  deps_.reports->Progress("saving a checkpoint");
+  RETURN_IF_ERROR(deps_.source->AwaitState());
   Contents contents{.point = point,
-                    .state = parts_.source->State(),
+                    .state = deps_.source->State(),
                     .records = {},
                     .command = command,
                     .begun = begun};
-  ASSIGN_OR_RETURN(contents.records, parts_.source->Records(contents.state));
+  ASSIGN_OR_RETURN(contents.records, deps_.source->Records(contents.state));
   return contents;
 }
 
@@ -61,12 +61,12 @@ absl::StatusOr<Checkpoints::Saved> Saving::Write(const Contents& contents) {
   const int64_t step = contents.point.step;
   const absl::Status mine = FiniteCheck::CheckParameters(step, contents.state);
   ASSIGN_OR_RETURN(const auto results,
-                   checkpoint::Exchange(*parts_.communicator, checkpoint::ToResult(mine),
+                   checkpoint::Exchange(*deps_.communicator, checkpoint::ToResult(mine),
                                         "whether the parameters are finite", step));
   RETURN_IF_ERROR(mine.ok() ? checkpoint::Combine(results) : mine);
-  parts_.writing->Begin(contents.command, checkpoint::BytesWritten(contents.state, parts_.rank));
-  auto saved = parts_.checkpoints->Save(contents.point, contents.state, contents.records);
-  parts_.writing->End();
+  deps_.writing->Begin(contents.command, checkpoint::BytesWritten(contents.state, deps_.rank));
+  auto saved = deps_.checkpoints->Save(contents.point, contents.state, contents.records);
+  deps_.writing->End();
   return saved;
 }
 
@@ -78,17 +78,17 @@ absl::StatusOr<Saving::Saved> Saving::Take(const Contents& contents,
     newest_ = CheckpointWritten{
         .step = step,
         .path = saved.path,
-        .generation = parts_.generation,
+        .generation = deps_.generation,
         .bytes = saved.bytes,
         .stall_seconds = contents.stall_seconds > 0 ? contents.stall_seconds : seconds,
         .seconds = seconds,
         .best = IsBest(contents.point)};
-    parts_.reports->Report(*newest_);
+    deps_.reports->Report(*newest_);
     return *newest_;
   }
   // Rank 0's lease is over. The files are not at fault. The next generation saves.
   if (absl::IsUnavailable(saved.files)) return saved.files;
-  parts_.reports->Report(CheckpointFailed{step, Message(saved.files)});
+  deps_.reports->Report(CheckpointFailed{step, Message(saved.files)});
   return Saved(saved.files);
 }
 
@@ -105,18 +105,18 @@ absl::Status Saving::Save(int64_t command, Told told) {
     return absl::OkStatus();
   };
   const auto wait = [&] {
-    parts_.background->Skip();
+    deps_.background->Skip();
     return write(*contents);
   };
-  if (!parts_.while_training) return wait();
-  auto copy = parts_.background->Copy(contents->state);
+  if (!deps_.while_training) return wait();
+  auto copy = deps_.background->Copy(contents->state);
   if (!copy.ok()) {
     spdlog::warn("{}; training waits until the checkpoint is written", Message(copy.status()));
     return wait();
   }
   contents->state = *std::move(copy);
   contents->stall_seconds = std::chrono::duration<double>(Clock::now() - contents->begun).count();
-  parts_.background->Start([write, contents = *std::move(contents)] { return write(contents); });
+  deps_.background->Start([write, contents = *std::move(contents)] { return write(contents); });
   return absl::OkStatus();
 }
 
@@ -126,7 +126,7 @@ absl::StatusOr<Saving::Saved> Saving::SaveLast() {
   for (int attempt = 1;; ++attempt) {
     ASSIGN_OR_RETURN(const Checkpoints::Saved saved, Write(*contents));
     const bool again = !saved.files.ok() && !absl::IsUnavailable(saved.files) &&
-                       parts_.attempts->TryAgain(saved.files, attempt, "saving a checkpoint");
+                       deps_.attempts->TryAgain(saved.files, attempt, "saving a checkpoint");
     if (!again) return Take(*contents, saved);
   }
 }

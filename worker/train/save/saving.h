@@ -16,7 +16,7 @@
 #include "worker/checkpoint/state.h"
 #include "worker/checkpoint/writing.h"
 #include "worker/comm/communicator.h"
-#include "worker/train/reports/outside.h"
+#include "worker/train/reports/coordinator_interface.h"
 #include "worker/train/reports/session_reports.h"
 #include "worker/train/reports/session_state.h"
 #include "worker/train/save/background.h"
@@ -50,7 +50,7 @@ class Saver {
 class Saving {
  public:
   // All must outlive this object.
-  struct Parts {
+  struct Dependencies {
     int rank;
     int64_t generation;
     double jobs_rate;     // the learning rate of the job file
@@ -69,7 +69,7 @@ class Saving {
     // constructor reads it.
     Checkpoints::Restored restored = {};
   };
-  explicit Saving(Parts parts);
+  explicit Saving(Dependencies deps);
 
   using Saved = Saver::Saved;
   using Told = Saver::Told;
@@ -116,7 +116,7 @@ class Saving {
   // Records and reports the end of a save. An error ends the session.
   absl::StatusOr<Saved> Take(const Contents& contents, const Checkpoints::Saved& saved);
 
-  const Parts parts_;
+  const Dependencies deps_;
   // The newest checkpoint that this session wrote or started from. While a task runs, only the
   // background's thread uses it.
   std::optional<CheckpointWritten> newest_;

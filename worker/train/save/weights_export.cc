@@ -39,7 +39,7 @@ absl::Status Failed(const absl::Status& files) {
   return WithCause(Annotate(files, "export.path"), Cause::kFinalSaveFailed);
 }
 
-using Parts = WeightsExport::Parts;
+using Dependencies = WeightsExport::Dependencies;
 
 // The result of rank 0's part of the work, known to all ranks. A type of its own, because
 // absl::StatusOr<absl::Status> could not distinguish this result from an error of the communicator.
@@ -49,43 +49,43 @@ struct Rank0Result {
 // Writes the weights under their temporary name. A collective.
 using WriteFile = std::function<absl::StatusOr<Rank0Result>()>;
 
-std::string Temporary(const Parts& parts) {
-  return exports::TemporaryPath(parts.config.path, parts.identity.job, parts.identity.generation,
-                                parts.identity.incarnation);
+std::string Temporary(const Dependencies& deps) {
+  return exports::TemporaryPath(deps.config.path, deps.identity.job, deps.identity.generation,
+                                deps.identity.incarnation);
 }
 
-absl::Status CheckTarget(const Parts& parts) {
-  const ExportConfig& config = parts.config;
-  return exports::CheckTarget(config.path, config.job_name, config.overwrite, parts.inputs);
+absl::Status CheckTarget(const Dependencies& deps) {
+  const ExportConfig& config = deps.config;
+  return exports::CheckTarget(config.path, config.job_name, config.overwrite, deps.inputs);
 }
 
 // Gives the weights their final name, and writes the config.json.
-absl::Status Place(const Parts& parts, const models::Model& model) {
-  const ExportConfig& config = parts.config;
+absl::Status Place(const Dependencies& deps, const models::Model& model) {
+  const ExportConfig& config = deps.config;
   // The checks run again, so that files which others wrote during training are not lost.
-  absl::Status status = CheckTarget(parts);
+  absl::Status status = CheckTarget(deps);
   if (status.ok()) {
     status = exports::CheckConfig(config.path, model.HuggingFaceConfig(), config.job_name,
                                   config.overwrite);
   }
-  if (status.ok()) status = files::RenameDurably(Temporary(parts), config.path);
+  if (status.ok()) status = files::RenameDurably(Temporary(deps), config.path);
   if (status.ok()) return checkpoint::WriteConfig(config.path, model);
   // The path comes first, because long texts are cut when they are sent to other ranks.
-  return absl::Status(
-      status.code(), absl::StrCat("the weights are in ", Temporary(parts), ": ", status.message()));
+  return absl::Status(status.code(),
+                      absl::StrCat("the weights are in ", Temporary(deps), ": ", status.message()));
 }
 
 // Returns rank 0's `mine` on all ranks. A collective.
-absl::StatusOr<Rank0Result> ShareRank0Result(const Parts& parts, const absl::Status& mine,
+absl::StatusOr<Rank0Result> ShareRank0Result(const Dependencies& deps, const absl::Status& mine,
                                              const char* what) {
   ASSIGN_OR_RETURN(const auto results,
-                   checkpoint::Exchange(*parts.control, checkpoint::ToResult(mine), what,
-                                        parts.session_state->step));
+                   checkpoint::Exchange(*deps.control, checkpoint::ToResult(mine), what,
+                                        deps.session_state->step));
   return Rank0Result{results[0].status()};
 }
 
 // Writes the parameters that `strategy` holds. A WriteFile.
-absl::StatusOr<Rank0Result> WriteTemporary(const Parts& parts, const models::Model& model,
+absl::StatusOr<Rank0Result> WriteTemporary(const Dependencies& deps, const models::Model& model,
                                            parallel::Strategy* strategy) {
   const size_t parameters = model.Parameters().size();
   size_t gathered = 0;
@@ -95,55 +95,55 @@ absl::StatusOr<Rank0Result> WriteTemporary(const Parts& parts, const models::Mod
   };
   absl::Status files;
   absl::Status communication;
-  if (parts.reports->leader()) {
+  if (deps.reports->leader()) {
     const auto before_read = [&](size_t parameter) {
       communication = gather(parameter);
       return communication;
     };
     const safetensors::Metadata metadata =
-        exports::MetadataOf(parts.config.job_name, parts.identity.job,
-                            parts.tokenizer == nullptr ? tokenizer::Source() : *parts.tokenizer);
-    files = checkpoint::WriteWeights(Temporary(parts), model.Parameters(), model.Buffers(),
-                                     metadata, before_read);
+        exports::MetadataOf(deps.config.job_name, deps.identity.job,
+                            deps.tokenizer == nullptr ? tokenizer::Source() : *deps.tokenizer);
+    files = checkpoint::WriteWeights(Temporary(deps), model.Parameters(), model.Buffers(), metadata,
+                                     before_read);
     RETURN_IF_ERROR(communication);
   }
   // The gathers continue after a failed write, because the other ranks make all of them.
   while (gathered < parameters) RETURN_IF_ERROR(gather(gathered));
   if (strategy != nullptr) strategy->store().Release();
   // On a GPU, a gather may turn out to have failed after its values were written.
-  RETURN_IF_ERROR(parts.communicators.failure());
-  return ShareRank0Result(parts, files, "export written");
+  RETURN_IF_ERROR(deps.communicators.failure());
+  return ShareRank0Result(deps, files, "export written");
 }
 
 // Waits until the weights may get their final name. A collective.
-absl::StatusOr<Rank0Result> AwaitGrant(const Parts& parts) {
-  const bool asks = parts.reports->leader() && parts.gate != nullptr;
-  const std::string& path = parts.config.path;
-  if (asks) parts.reports->Report(ExportReady{Temporary(parts), path});
+absl::StatusOr<Rank0Result> AwaitGrant(const Dependencies& deps) {
+  const bool asks = deps.reports->leader() && deps.gate != nullptr;
+  const std::string& path = deps.config.path;
+  if (asks) deps.reports->Report(ExportReady{Temporary(deps), path});
   absl::Duration waited = absl::ZeroDuration();
   while (true) {
     absl::Status word;
-    if (asks && !parts.gate->WaitForGrant(path, kGrantBeat)) {
+    if (asks && !deps.gate->WaitForGrant(path, kGrantBeat)) {
       waited += kGrantBeat;
       word = absl::UnavailableError("not yet");
-      if (waited >= parts.gate->grant_timeout()) {
+      if (waited >= deps.gate->grant_timeout()) {
         word = absl::DeadlineExceededError(absl::StrCat(
-            "the weights are in ", Temporary(parts), ": the coordinator did not allow within ",
-            absl::FormatDuration(parts.gate->grant_timeout()), " that they get their final name"));
+            "the weights are in ", Temporary(deps), ": the coordinator did not allow within ",
+            absl::FormatDuration(deps.gate->grant_timeout()), " that they get their final name"));
       }
     }
-    ASSIGN_OR_RETURN(const Rank0Result told, ShareRank0Result(parts, word, "export granted"));
+    ASSIGN_OR_RETURN(const Rank0Result told, ShareRank0Result(deps, word, "export granted"));
     if (!absl::IsUnavailable(told.status)) return told;
-    parts.reports->Progress("waiting until the coordinator allows the weights their final name");
+    deps.reports->Progress("waiting until the coordinator allows the weights their final name");
   }
 }
 
 // Removes temporary files of older generations.
-void RemoveOlder(const Parts& parts) {
+void RemoveOlder(const Dependencies& deps) {
   // Called after this generation's weights have their final name. Before that, the older files may
   // be the only weights of a job that failed at its export.
   const auto removed =
-      exports::RemoveStale(parts.config.path, parts.identity.job, parts.identity.generation);
+      exports::RemoveStale(deps.config.path, deps.identity.job, deps.identity.generation);
   if (!removed.ok()) {
     return spdlog::warn("cannot remove the temporary files that older generations left: {}",
                         Message(removed.status()));
@@ -154,52 +154,53 @@ void RemoveOlder(const Parts& parts) {
 }
 
 // Runs the whole export. `write_file` writes the file.
-absl::Status WriteAnd(const Parts& parts, const models::Model& model, const WriteFile& write_file) {
+absl::Status WriteAnd(const Dependencies& deps, const models::Model& model,
+                      const WriteFile& write_file) {
   for (int attempt = 1;; ++attempt) {
     ASSIGN_OR_RETURN(const Rank0Result written, write_file());
     if (written.status.ok()) break;
-    if (!parts.attempts->TryAgain(written.status, attempt, "exporting the weights")) {
+    if (!deps.attempts->TryAgain(written.status, attempt, "exporting the weights")) {
       return Failed(written.status);
     }
   }
-  ASSIGN_OR_RETURN(const Rank0Result granted, AwaitGrant(parts));
+  ASSIGN_OR_RETURN(const Rank0Result granted, AwaitGrant(deps));
   if (!granted.status.ok()) return Failed(granted.status);
   absl::Status placed;
-  if (parts.reports->leader()) {
+  if (deps.reports->leader()) {
     // A lost lease is not a failed export: the next generation exports.
-    if (parts.lease != nullptr) RETURN_IF_ERROR(parts.lease->StillMine());
-    placed = Place(parts, model);
+    if (deps.lease != nullptr) RETURN_IF_ERROR(deps.lease->StillMine());
+    placed = Place(deps, model);
   }
-  ASSIGN_OR_RETURN(const Rank0Result told, ShareRank0Result(parts, placed, "export placed"));
+  ASSIGN_OR_RETURN(const Rank0Result told, ShareRank0Result(deps, placed, "export placed"));
   if (!told.status.ok()) return Failed(told.status);
-  if (parts.reports->leader()) RemoveOlder(parts);
-  parts.reports->Report(Exported{parts.config.path});
+  if (deps.reports->leader()) RemoveOlder(deps);
+  deps.reports->Report(Exported{deps.config.path});
   return absl::OkStatus();
 }
 
 }  // namespace
 
 absl::Status WeightsExport::Prepare() const {
-  if (!parts_.reports->leader()) return absl::OkStatus();
-  const ExportConfig& config = parts_.config;
+  if (!deps_.reports->leader()) return absl::OkStatus();
+  const ExportConfig& config = deps_.config;
   const auto check = [&]() -> absl::Status {
-    RETURN_IF_ERROR(CheckTarget(parts_));
+    RETURN_IF_ERROR(CheckTarget(deps_));
     RETURN_IF_ERROR(files::CreateDirectories(files::ParentDirectory(config.path)));
-    return Probe(Temporary(parts_));
+    return Probe(Temporary(deps_));
   };
   return Annotate(check(), "export.path");
 }
 
 absl::Status WeightsExport::PrepareConfig(const models::Model& model) const {
-  if (!parts_.reports->leader()) return absl::OkStatus();
-  const ExportConfig& config = parts_.config;
+  if (!deps_.reports->leader()) return absl::OkStatus();
+  const ExportConfig& config = deps_.config;
   return Annotate(exports::CheckConfig(config.path, model.HuggingFaceConfig(), config.job_name,
                                        config.overwrite),
                   "export.path");
 }
 
 absl::Status WeightsExport::Write(const models::Model& model, parallel::Strategy* strategy) const {
-  return WriteAnd(parts_, model, [&] { return WriteTemporary(parts_, model, strategy); });
+  return WriteAnd(deps_, model, [&] { return WriteTemporary(deps_, model, strategy); });
 }
 
 absl::Status WeightsExport::WriteStored(const models::Model& model, const std::string& directory,
@@ -211,7 +212,7 @@ absl::Status WeightsExport::WriteStored(const models::Model& model, const std::s
           absl::StrCat(Message(opened.status()),
                        ": the best checkpoint is not there; if its file system is mounted again, "
                        "`muster retry ",
-                       parts_.identity.job, "` writes the export"));
+                       deps_.identity.job, "` writes the export"));
     }
     RETURN_IF_ERROR(opened.status());
     manifest::TensorReader& reader = *opened;
@@ -220,13 +221,13 @@ absl::Status WeightsExport::WriteStored(const models::Model& model, const std::s
     const bool has_slot = std::any_of(tensors.begin(), tensors.end(),
                                       [&](const auto& tensor) { return tensor.slot == slot; });
     return checkpoint::WriteStoredWeights(
-        Temporary(parts_), model.Parameters(), model.Buffers(),
-        exports::MetadataOf(parts_.config.job_name, parts_.identity.job), has_slot ? slot : "param",
+        Temporary(deps_), model.Parameters(), model.Buffers(),
+        exports::MetadataOf(deps_.config.job_name, deps_.identity.job), has_slot ? slot : "param",
         &reader);
   };
-  return WriteAnd(parts_, model, [&] {
-    const absl::Status mine = parts_.reports->leader() ? write() : absl::OkStatus();
-    return ShareRank0Result(parts_, mine, "export written");
+  return WriteAnd(deps_, model, [&] {
+    const absl::Status mine = deps_.reports->leader() ? write() : absl::OkStatus();
+    return ShareRank0Result(deps_, mine, "export written");
   });
 }
 

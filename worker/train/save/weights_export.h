@@ -15,7 +15,7 @@
 #include "worker/parallel/communicators.h"
 #include "worker/parallel/strategy.h"
 #include "worker/train/job/job.h"
-#include "worker/train/reports/outside.h"
+#include "worker/train/reports/coordinator_interface.h"
 #include "worker/train/reports/session_reports.h"
 #include "worker/train/reports/session_state.h"
 
@@ -25,7 +25,7 @@ namespace muster::train {
 class WeightsExport {
  public:
   // All must outlive this object.
-  struct Parts {
+  struct Dependencies {
     Identity identity;
     ExportConfig config;
     comm::Communicator* control;
@@ -39,7 +39,7 @@ class WeightsExport {
     // The tokenizer of the training data; null: not known.
     const tokenizer::Source* tokenizer = nullptr;
   };
-  explicit WeightsExport(Parts parts) : parts_(std::move(parts)) {}
+  explicit WeightsExport(Dependencies deps) : deps_(std::move(deps)) {}
 
   // Checks, at the start of a session, that rank 0 may write the weights to the path of the job and
   // that no older file prevents this. Errors begin with "export.path".
@@ -59,7 +59,7 @@ class WeightsExport {
                            const std::string& slot) const;
 
  private:
-  const Parts parts_;
+  const Dependencies deps_;
 };
 
 }  // namespace muster::train

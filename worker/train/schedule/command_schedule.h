@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/train/reports/outside.h"
+#include "worker/train/reports/coordinator_interface.h"
 
 namespace muster::train {
 

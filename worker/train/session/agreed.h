@@ -49,7 +49,7 @@ struct Agreed {
 absl::StatusOr<std::unique_ptr<Agreed>> Agree(std::unique_ptr<Opened> opened);
 
 // Returns the object that exports the weights, for a job with an export. `tokenizer`: that of
-// WeightsExport::Parts.
+// WeightsExport::Dependencies.
 WeightsExport ExportOf(const Opened& opened, const tokenizer::Source* tokenizer);
 
 }  // namespace muster::train

@@ -86,7 +86,7 @@ TEST_F(AveragesSessionTest, TrainingIsBitwiseTheSameWithAndWithoutThem) {
     for (const bool evaluate : {false, true}) {
       job.evaluation.averages->evaluate = evaluate;
       job.stages = {FitStage{4, 2}, ValidateStage{}, FitStage{8, 3}};
-      EXPECT_EQ(Good(job)->outside.losses(), without->outside.losses());
+      EXPECT_EQ(Good(job)->coordinator.losses(), without->coordinator.losses());
       EXPECT_EQ(WeightsIn(Out()), weights);
     }
   }
@@ -119,7 +119,7 @@ TEST_F(AveragesSessionTest, BeforeTheFirstUpdateTheyAreTheParameters) {
     const auto exported = WeightsIn(Out());
     job.evaluation.averages.reset();
     job.weights_export->from = ExportConfig::From::kLast;
-    EXPECT_EQ(Good(job)->outside.validations(), averages->outside.validations());
+    EXPECT_EQ(Good(job)->coordinator.validations(), averages->coordinator.validations());
     EXPECT_EQ(WeightsIn(Out()), exported);
   }
 }
@@ -133,9 +133,9 @@ TEST_F(AveragesSessionTest, EvaluationUsesThem) {
       Job job = JobOf(strategy);
       job.evaluation.averages->evaluate = true;
       job.stages = {FitStage{12, 12}, ValidateStage{}};  // with the plan of training, and after it
-      const double in_fit = Good(job, world_size)->outside.validations().at(12);
+      const double in_fit = Good(job, world_size)->coordinator.validations().at(12);
       job.stages = {FitStage{12, 0}, ValidateStage{}};
-      const double after = Good(job, world_size)->outside.validations().at(12);
+      const double after = Good(job, world_size)->coordinator.validations().at(12);
       Job evaluated = SmallJob();
       evaluated.strategy = strategy;
       evaluated.stages = {ValidateStage{}};
@@ -143,12 +143,12 @@ TEST_F(AveragesSessionTest, EvaluationUsesThem) {
       evaluated.optimizer.reset();
       evaluated.spec.mutable_model()->set_weights(Out());
       const auto commands = std::exchange(commands_, {});
-      const double expected = Good(evaluated, world_size)->outside.validations().at(0);
+      const double expected = Good(evaluated, world_size)->coordinator.validations().at(0);
       commands_ = commands;
       EXPECT_EQ(in_fit, expected);
       EXPECT_EQ(after, expected);
       job.evaluation.averages->evaluate = false;
-      EXPECT_NE(Good(job, world_size)->outside.validations().at(12), expected);
+      EXPECT_NE(Good(job, world_size)->coordinator.validations().at(12), expected);
     }
   }
 }
@@ -169,7 +169,7 @@ TEST_F(AveragesSessionTest, ASessionGoesOnWithThemWhateverItsStrategy) {
       commands_ = commands;
       ASSERT_EQ(begun->ends[0]->step, stop_after);
       job.strategy = Strategies()[(first + 1) % Strategies().size()];
-      Good(job, 2, 2, begun->outside.checkpoints());
+      Good(job, 2, 2, begun->coordinator.checkpoints());
       EXPECT_EQ(WeightsIn(Out()), expected);
     }
   }
@@ -189,7 +189,7 @@ TEST_F(AveragesSessionTest, ACheckpointGivesThemToAnyWorldSize) {
       for (const int world_size : {1, 3}) {
         std::filesystem::remove(Out());
         job.strategy = other;
-        Good(job, world_size, generation++, first->outside.checkpoints());
+        Good(job, world_size, generation++, first->coordinator.checkpoints());
         EXPECT_EQ(WeightsIn(Out()), expected);
       }
     }
@@ -231,7 +231,7 @@ TEST_F(AveragesSessionTest, AnotherJobsCheckpointGivesThemWithTheOptimizersState
   Job other = JobOf(Strategies()[2], /*every=*/100);
   other.evaluation.averages->evaluate = true;
   const auto started = [&](const Result& from, What what) {
-    other.start = StartConfig{from.outside.checkpoints().at(0), what};
+    other.start = StartConfig{from.coordinator.checkpoints().at(0), what};
     // The other job makes one more step.
     other.stages = {FitStage{7, 0}};
     commands_ = {};
@@ -239,19 +239,19 @@ TEST_F(AveragesSessionTest, AnotherJobsCheckpointGivesThemWithTheOptimizersState
   };
   const auto everything = started(*with, What::kEverything);
   EXPECT_EQ(WeightsIn(Out()), averages);
-  EXPECT_THAT(everything->outside.notice_reasons(), IsEmpty());
+  EXPECT_THAT(everything->coordinator.notice_reasons(), IsEmpty());
   const auto neither = started(*without, What::kEverything);
   const auto next_step = WeightsIn(Out());
   EXPECT_NE(next_step, averages);
-  EXPECT_THAT(neither->outside.notice_reasons(), ElementsAre("AVERAGES_BEGIN_ANEW"));
-  EXPECT_THAT(started(*with, What::kWeightsAndOptimizer)->outside.notice_reasons(), IsEmpty());
+  EXPECT_THAT(neither->coordinator.notice_reasons(), ElementsAre("AVERAGES_BEGIN_ANEW"));
+  EXPECT_THAT(started(*with, What::kWeightsAndOptimizer)->coordinator.notice_reasons(), IsEmpty());
   EXPECT_EQ(WeightsIn(Out()), averages);
-  EXPECT_THAT(started(*with, What::kWeights)->outside.notice_reasons(),
+  EXPECT_THAT(started(*with, What::kWeights)->coordinator.notice_reasons(),
               ElementsAre("AVERAGES_BEGIN_ANEW"));
   // A job without averages ignores them.
   other.evaluation.averages.reset();
   other.weights_export->from = ExportConfig::From::kLast;
-  EXPECT_THAT(started(*with, What::kEverything)->outside.notice_reasons(), IsEmpty());
+  EXPECT_THAT(started(*with, What::kEverything)->coordinator.notice_reasons(), IsEmpty());
   EXPECT_EQ(WeightsIn(Out()), next_step);
 }
 

@@ -53,16 +53,16 @@ absl::StatusOr<BestCheckpoint::Judged> BestCheckpoint::Judge(const FitUntil& sta
                                                              const v1::Evaluation& evaluation) {
   const absl::Status given = CheckMetrics(stage.passes, GivenBy(evaluation), stage.stage);
   // A last checkpoint keeps the training that this error would lose.
-  if (!given.ok() && parts_.saving != nullptr) RETURN_IF_ERROR(parts_.saving->SaveLast().status());
+  if (!given.ok() && deps_.saving != nullptr) RETURN_IF_ERROR(deps_.saving->SaveLast().status());
   RETURN_IF_ERROR(given);
   // A failed save changes the best checkpoint, so the save must end first.
-  RETURN_IF_ERROR(parts_.background->Await());
-  manifest::ValidationRecord& validations = parts_.session_state->validations;
+  RETURN_IF_ERROR(deps_.background->Await());
+  manifest::ValidationRecord& validations = deps_.session_state->validations;
   former_ = validations.best;
   Judgement judgement = train::Judge(stage.passes,
                                      {.stage = stage.stage,
-                                      .step = parts_.session_state->step,
-                                      .generation = parts_.generation,
+                                      .step = deps_.session_state->step,
+                                      .generation = deps_.generation,
                                       .evaluation = &evaluation},
                                      std::move(validations));
   validations = std::move(judgement.record);
@@ -71,13 +71,13 @@ absl::StatusOr<BestCheckpoint::Judged> BestCheckpoint::Judge(const FitUntil& sta
 
 void BestCheckpoint::Heard(const absl::Status& saved) {
   if (saved.ok()) return;
-  unsaved_ = std::exchange(parts_.session_state->validations.best, former_);
+  unsaved_ = std::exchange(deps_.session_state->validations.best, former_);
 }
 
 absl::StatusOr<bool> BestCheckpoint::Again() {
-  RETURN_IF_ERROR(parts_.background->Await());  // a task may still write the best checkpoint
-  if (!unsaved_.has_value() || unsaved_->step != parts_.session_state->step) return false;
-  former_ = std::exchange(parts_.session_state->validations.best, *unsaved_);
+  RETURN_IF_ERROR(deps_.background->Await());  // a task may still write the best checkpoint
+  if (!unsaved_.has_value() || unsaved_->step != deps_.session_state->step) return false;
+  former_ = std::exchange(deps_.session_state->validations.best, *unsaved_);
   unsaved_.reset();
   return true;
 }
@@ -88,8 +88,8 @@ absl::Status BestCheckpoint::SaveBest() {
 
 absl::Status BestCheckpoint::Save(int64_t command, Told told) {
   ASSIGN_OR_RETURN(const bool best, Again());
-  if (!best) return parts_.saving->Save(command, std::move(told));
-  return parts_.saving->Save(command, [this, told = std::move(told)](const Saved& saved) {
+  if (!best) return deps_.saving->Save(command, std::move(told));
+  return deps_.saving->Save(command, [this, told = std::move(told)](const Saved& saved) {
     Heard(saved.status());
     if (told) told(saved);
   });
@@ -97,15 +97,15 @@ absl::Status BestCheckpoint::Save(int64_t command, Told told) {
 
 absl::StatusOr<Saver::Saved> BestCheckpoint::SaveLast() {
   ASSIGN_OR_RETURN(const bool best, Again());
-  ASSIGN_OR_RETURN(const Saved saved, parts_.saving->SaveLast());
+  ASSIGN_OR_RETURN(const Saved saved, deps_.saving->SaveLast());
   if (best) Heard(saved.status());
   return saved;
 }
 
 absl::StatusOr<std::string> BestCheckpoint::Path() const {
-  const auto& best = parts_.session_state->validations.best;
+  const auto& best = deps_.session_state->validations.best;
   if (best.has_value()) {
-    return parts_.checkpoints->PathOf(manifest::FinalName(best->step, best->generation));
+    return deps_.checkpoints->PathOf(manifest::FinalName(best->step, best->generation));
   }
   return WithCause(
       absl::NotFoundError(

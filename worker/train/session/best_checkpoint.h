@@ -31,14 +31,14 @@ absl::Status FindBest(const Checkpoints& checkpoints, const SessionParts& parts,
 class BestCheckpoint : public Saver {
  public:
   // All must outlive this object. It changes the validations of `session_state`.
-  struct Parts {
+  struct Dependencies {
     int64_t generation;
     Saving* saving;                  // null: the job has no checkpoints
     const Checkpoints* checkpoints;  // null: the same
     Background* background;
     SessionState* session_state;
   };
-  explicit BestCheckpoint(const Parts& parts) : parts_(parts) {}
+  explicit BestCheckpoint(const Dependencies& deps) : deps_(deps) {}
 
   struct Judged {
     // The checkpoint of this step becomes the best checkpoint, if its save succeeds.
@@ -67,7 +67,7 @@ class BestCheckpoint : public Saver {
   // which is of this step.
   absl::StatusOr<bool> Again();
 
-  const Parts parts_;
+  const Dependencies deps_;
   // The best checkpoint before the current save.
   std::optional<manifest::ValidationRecord::Best> former_;
   // The newest pass whose checkpoint would have been the best one, but could not be written.

@@ -51,22 +51,22 @@ TEST_F(BestCheckpointTest, OneThatIsBeingRemovedIsForgotten) {
   Job job = Validating(12, 2);
   std::get<FitStage>(job.stages[0]).passes.keep_best = Criterion{.larger_is_better = true};
   const auto before = Good(job, 1, {}, /*stop_after=*/6);
-  const std::string newest = before->outside.checkpoints().front();
-  const std::string best = before->outside.best().back();
+  const std::string newest = before->coordinator.checkpoints().front();
+  const std::string best = before->coordinator.best().back();
   ASSERT_NE(best, newest);
   // Other checkpoints that do not count keep their files.
   start_.checkpoints.retired = {best};
   const auto kept = Good(job, 2, {newest});
-  EXPECT_EQ(kept->outside.best().front(), best);
-  for (const std::string& path : kept->outside.checkpoints()) std::filesystem::remove_all(path);
+  EXPECT_EQ(kept->coordinator.best().front(), best);
+  for (const std::string& path : kept->coordinator.checkpoints()) std::filesystem::remove_all(path);
 
   start_.checkpoints.dropped = {best};
   const auto after = Good(job, 3, {newest});
-  EXPECT_THAT(after->outside.notice_messages()["BEST_CHECKPOINT_LOST"],
+  EXPECT_THAT(after->coordinator.notice_messages()["BEST_CHECKPOINT_LOST"],
               HasSubstr(best + " is being removed"));
-  ASSERT_FALSE(after->outside.best().empty());
-  const std::string next = std::to_string(after->outside.validations().begin()->first);
-  EXPECT_EQ(NamesOf(after->outside.best()).front(), "step-" + next + "-g3") << "the next pass";
+  ASSERT_FALSE(after->coordinator.best().empty());
+  const std::string next = std::to_string(after->coordinator.validations().begin()->first);
+  EXPECT_EQ(NamesOf(after->coordinator.best()).front(), "step-" + next + "-g3") << "the next pass";
 }
 
 TEST_F(BestCheckpointTest, OneThatFailsAndThatACommandSavesInTheSameStepIsTheBestOne) {
@@ -77,9 +77,9 @@ TEST_F(BestCheckpointTest, OneThatFailsAndThatACommandSavesInTheSameStepIsTheBes
   commands_ = {Numbered(1, A(v1::SaveCheckpointCommand()), 8)};
   const auto run = Good(job);
   EXPECT_EQ(fault.failures(), 1);
-  EXPECT_TRUE(run->outside.finished().at(1).ok()) << run->outside.finished().at(1);
-  ASSERT_LT(run->outside.validations().at(8), run->outside.validations().at(4));
-  EXPECT_THAT(NamesOf(run->outside.best()), ElementsAre("step-4-g1", "step-8-g1"));
+  EXPECT_TRUE(run->coordinator.finished().at(1).ok()) << run->coordinator.finished().at(1);
+  ASSERT_LT(run->coordinator.validations().at(8), run->coordinator.validations().at(4));
+  EXPECT_THAT(NamesOf(run->coordinator.best()), ElementsAre("step-4-g1", "step-8-g1"));
   const std::string exported = files::ReadFile(folder_ / "model.safetensors").value_or("");
 
   watch_ = nullptr;
@@ -100,11 +100,11 @@ TEST_F(BestCheckpointTest, OneThatFailsAndThatAStopSavesInTheSameStepIsTheBestOn
   const auto run = Good(job);
   EXPECT_EQ(fault.failures(), 1);
   EXPECT_EQ(run->ends[0]->step, 8);
-  EXPECT_THAT(NamesOf(run->outside.best()), ElementsAre("step-4-g1", "step-8-g1"));
+  EXPECT_THAT(NamesOf(run->coordinator.best()), ElementsAre("step-4-g1", "step-8-g1"));
   watch_ = nullptr;
   commands_.clear();
-  const auto after = Good(job, 2, run->outside.checkpoints());
-  EXPECT_THAT(NamesOf(after->outside.best()), ElementsAre("step-8-g1")) << "as it begins";
+  const auto after = Good(job, 2, run->coordinator.checkpoints());
+  EXPECT_THAT(NamesOf(after->coordinator.best()), ElementsAre("step-8-g1")) << "as it begins";
 }
 
 TEST_F(BestCheckpointTest, OneThatFailsIsNotTheBestOneOfALaterStep) {
@@ -114,9 +114,9 @@ TEST_F(BestCheckpointTest, OneThatFailsIsNotTheBestOneOfALaterStep) {
   commands_ = {Numbered(1, A(v1::SaveCheckpointCommand()), 9)};
   const auto run = Good(job);
   EXPECT_EQ(fault.failures(), 1);
-  EXPECT_THAT(NamesOf(run->outside.checkpoints()),
+  EXPECT_THAT(NamesOf(run->coordinator.checkpoints()),
               ElementsAre("step-10-g1", "step-9-g1", "step-4-g1"));
-  EXPECT_THAT(NamesOf(run->outside.best()), ElementsAre("step-4-g1"));
+  EXPECT_THAT(NamesOf(run->coordinator.best()), ElementsAre("step-4-g1"));
 }
 
 }  // namespace

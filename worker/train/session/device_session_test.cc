@@ -41,9 +41,9 @@ class DeviceSessionTest : public SessionTest {
   void ExpectTheLossesOfTheCpu(const Job& job, int world_size) {
     const auto here = RunOn(c10::kCPU, job, world_size);
     const auto there = RunOn(device::StandInDevice().type(), job, world_size);
-    ASSERT_FALSE(here->outside.losses().empty());
-    ExpectNear(there->outside.losses(), here->outside.losses());
-    ExpectNear(there->outside.validations(), here->outside.validations());
+    ASSERT_FALSE(here->coordinator.losses().empty());
+    ExpectNear(there->coordinator.losses(), here->coordinator.losses());
+    ExpectNear(there->coordinator.validations(), here->coordinator.validations());
   }
 
   static void ExpectNear(const std::map<int64_t, double>& found,
@@ -90,18 +90,18 @@ TEST_F(DeviceSessionTest, ACheckpointGoesOnOnEitherDevice) {
   for (const StrategyConfig& strategy : Strategies()) {
     SCOPED_TRACE(StrategyName(strategy));
     Job job = DeviceJob(strategy);
-    const auto expected = RunOn(c10::kCPU, job, 2)->outside.losses();
+    const auto expected = RunOn(c10::kCPU, job, 2)->coordinator.losses();
     job.checkpoint = {folder_ / StrategyName(strategy), 4};
     device_ = device::StandInDevice().type();
     const auto first = RunSessions(job, 2, 1, {}, /*stop_after=*/4);
-    ASSERT_FALSE(first->outside.checkpoints().empty());
+    ASSERT_FALSE(first->coordinator.checkpoints().empty());
     for (const c10::DeviceType device : {c10::kCPU, device::StandInDevice().type()}) {
       device_ = device;
-      const auto second = RunSessions(job, 2, 2, first->outside.checkpoints());
-      for (const auto& [step, loss] : second->outside.losses()) {
+      const auto second = RunSessions(job, 2, 2, first->coordinator.checkpoints());
+      for (const auto& [step, loss] : second->coordinator.losses()) {
         EXPECT_NEAR(loss, expected.at(step), 1e-5) << "step " << step;
       }
-      EXPECT_EQ(second->outside.newest_step(), 8);
+      EXPECT_EQ(second->coordinator.newest_step(), 8);
     }
   }
 }

@@ -10,7 +10,7 @@
 #include <utility>
 #include <variant>
 
-#include "worker/train/reports/outside.h"
+#include "worker/train/reports/coordinator_interface.h"
 
 namespace muster::train {
 

@@ -106,7 +106,7 @@ TEST_F(ImprovementTest, AStageEndsWhereALoopOverTheLossesEndsItAndTheNextStagesR
     SCOPED_TRACE(StrategyName(strategy));
     Clear();
     Job job = Validating(strategy);
-    const Losses validations = Good(job)->outside.validations();
+    const Losses validations = Good(job)->coordinator.validations();
     const double min_delta = MinDelta(validations);
     const int64_t end = EndOf(validations, 2, min_delta);
     ASSERT_GT(end, 3);
@@ -120,13 +120,14 @@ TEST_F(ImprovementTest, AStageEndsWhereALoopOverTheLossesEndsItAndTheNextStagesR
     job.stages = {first, ValidateStage{}, second};
     job.checkpoint = Every(0);
     const auto run = Good(job);
-    EXPECT_EQ(run->outside.losses(), expected->outside.losses());
-    EXPECT_EQ(run->outside.validations(), expected->outside.validations());
-    EXPECT_THAT(run->outside.stages(), ElementsAre("fit", "validate", "fit"));
+    EXPECT_EQ(run->coordinator.losses(), expected->coordinator.losses());
+    EXPECT_EQ(run->coordinator.validations(), expected->coordinator.validations());
+    EXPECT_THAT(run->coordinator.stages(), ElementsAre("fit", "validate", "fit"));
     EXPECT_EQ(run->ends[0]->step, end + 5);
     EXPECT_EQ(run->ends[0]->ended_early, "") << "nothing is missing";
-    EXPECT_EQ(NamesOf(run->outside.checkpoints()), Names({end + 5, end})) << "at each stage's end";
-    EXPECT_THAT(run->outside.notice_messages().at("EARLY_STOPPED"),
+    EXPECT_EQ(NamesOf(run->coordinator.checkpoints()), Names({end + 5, end}))
+        << "at each stage's end";
+    EXPECT_THAT(run->coordinator.notice_messages().at("EARLY_STOPPED"),
                 HasSubstr("stages[0].fit ends after step " + std::to_string(end) +
                           " instead of 12: the validation loss has not improved by more than"));
   }
@@ -137,7 +138,7 @@ TEST_F(ImprovementTest, SessionsThatGoOnDecideWhatOneSessionDecides) {
   for (const StrategyConfig& strategy : {Strategies().front(), Strategies().back()}) {
     SCOPED_TRACE(StrategyName(strategy));
     Job job = Validating(strategy);
-    const double min_delta = MinDelta(Good(job)->outside.validations());
+    const double min_delta = MinDelta(Good(job)->coordinator.validations());
     FitStage first{kSteps, 1};
     first.passes.early_stopping = EarlyStopping{.patience = 2, .min_delta = min_delta};
     first.passes.keep_best = Criterion{};
@@ -149,14 +150,14 @@ TEST_F(ImprovementTest, SessionsThatGoOnDecideWhatOneSessionDecides) {
       SCOPED_TRACE(stop_after);
       Clear();
       const auto before = Good(job, 1, {}, stop_after);
-      const auto after = Good(job, 2, before->outside.checkpoints());
-      Losses losses = before->outside.losses();
-      for (const auto& [step, loss] : after->outside.losses()) losses[step] = loss;
-      EXPECT_EQ(losses, undisturbed->outside.losses());
+      const auto after = Good(job, 2, before->coordinator.checkpoints());
+      Losses losses = before->coordinator.losses();
+      for (const auto& [step, loss] : after->coordinator.losses()) losses[step] = loss;
+      EXPECT_EQ(losses, undisturbed->coordinator.losses());
       EXPECT_EQ(after->ends[0]->step, undisturbed->ends[0]->step);
       // The best checkpoint that the session finds, and the best checkpoints that it writes.
-      std::vector<std::string> best = NamesOf(before->outside.best());
-      std::vector<std::string> told = NamesOf(after->outside.best());
+      std::vector<std::string> best = NamesOf(before->coordinator.best());
+      std::vector<std::string> told = NamesOf(after->coordinator.best());
       if (!best.empty()) {
         ASSERT_FALSE(told.empty());
         EXPECT_EQ(told.front(), best.back());
@@ -166,19 +167,19 @@ TEST_F(ImprovementTest, SessionsThatGoOnDecideWhatOneSessionDecides) {
         EXPECT_THAT(name, EndsWith("-g2"));
         best.push_back(name.substr(0, name.size() - 1) + "1");
       }
-      EXPECT_EQ(best, NamesOf(undisturbed->outside.best()));
+      EXPECT_EQ(best, NamesOf(undisturbed->coordinator.best()));
     }
-    const int64_t end = undisturbed->outside.started().total_steps;
+    const int64_t end = undisturbed->coordinator.started().total_steps;
     EXPECT_EQ(end, kSteps + 4) << "as planned";
     // The number of steps that a session knows after the early end.
-    const auto last = Good(job, 3, undisturbed->outside.checkpoints());
-    EXPECT_EQ(last->outside.started().total_steps, undisturbed->ends[0]->step);
+    const auto last = Good(job, 3, undisturbed->coordinator.checkpoints());
+    EXPECT_EQ(last->coordinator.started().total_steps, undisturbed->ends[0]->step);
   }
 }
 
 TEST_F(ImprovementTest, APassThatIsLeftToTheNextSessionDecidesThere) {
   Job job = Validating(Strategies().front());
-  const Losses validations = Good(job)->outside.validations();
+  const Losses validations = Good(job)->coordinator.validations();
   const double min_delta = MinDelta(validations);
   FitStage first{kSteps, 1};
   first.passes.early_stopping = EarlyStopping{.patience = 2, .min_delta = min_delta};
@@ -195,19 +196,19 @@ TEST_F(ImprovementTest, APassThatIsLeftToTheNextSessionDecidesThere) {
     ASSERT_TRUE(before->ends[0]->preempted);
     const int64_t step = before->ends[0]->step;
     EXPECT_EQ(step, preempted);
-    EXPECT_EQ(before->outside.validations().count(step), 0u) << "the pass is left";
+    EXPECT_EQ(before->coordinator.validations().count(step), 0u) << "the pass is left";
     preempt_in_step_ = 0;
-    const auto after = Good(job, 2, before->outside.checkpoints());
-    EXPECT_EQ(after->outside.validations().begin()->first, step);
+    const auto after = Good(job, 2, before->coordinator.checkpoints());
+    EXPECT_EQ(after->coordinator.validations().begin()->first, step);
     EXPECT_EQ(after->ends[0]->step, undisturbed->ends[0]->step);
-    Losses losses = before->outside.losses();
-    for (const auto& [number, loss] : after->outside.losses()) losses[number] = loss;
-    EXPECT_EQ(losses, undisturbed->outside.losses());
+    Losses losses = before->coordinator.losses();
+    for (const auto& [number, loss] : after->coordinator.losses()) losses[number] = loss;
+    EXPECT_EQ(losses, undisturbed->coordinator.losses());
     // The existing checkpoint does not include the pass. If the step is the best one, there is
     // another checkpoint.
     const std::vector<int64_t> best = BestSteps(validations, false);
     const bool is_best = std::find(best.begin(), best.end(), step) != best.end();
-    const auto written = NamesOf(after->outside.checkpoints());
+    const auto written = NamesOf(after->coordinator.checkpoints());
     EXPECT_EQ(std::count(written.begin(), written.end(), Names({step}, 2)[0]), is_best);
   }
 }
@@ -225,8 +226,8 @@ TEST_F(ImprovementTest, TheBestCheckpointsAreThoseOfALoopAndTheExportIsThatOfARu
       job.weights_export = {.path = folder_ / "model.safetensors",
                             .from = ExportConfig::From::kBest};
       const auto run = Good(job);
-      const auto steps = BestSteps(run->outside.validations(), larger_is_better);
-      EXPECT_EQ(NamesOf(run->outside.best()), Names(steps));
+      const auto steps = BestSteps(run->coordinator.validations(), larger_is_better);
+      EXPECT_EQ(NamesOf(run->coordinator.best()), Names(steps));
       const std::string exported = Exported();
       EXPECT_EQ(run->ends[0]->step, kSteps);
 
@@ -245,7 +246,7 @@ TEST_F(ImprovementTest, WhereAveragesAreJudgedThoseOfTheBestCheckpointAreExporte
   std::get<FitStage>(job.stages[0]).passes.keep_best = Criterion{.larger_is_better = true};
   job.checkpoint = Every(0);
   job.weights_export = {.path = folder_ / "model.safetensors", .from = ExportConfig::From::kBest};
-  const auto steps = BestSteps(Good(job)->outside.validations(), true);
+  const auto steps = BestSteps(Good(job)->coordinator.validations(), true);
   const std::string exported = Exported();
   ASSERT_LT(steps.back(), kSteps);
 
@@ -267,7 +268,7 @@ TEST_F(ImprovementTest, ABestCheckpointFromBeforeTheFirstAveragesIsExportedAsItW
   std::get<FitStage>(job.stages[0]).passes.keep_best = Criterion{.larger_is_better = true};
   job.checkpoint = Every(0);
   job.weights_export = {.path = folder_ / "model.safetensors", .from = ExportConfig::From::kBest};
-  const auto steps = BestSteps(Good(job)->outside.validations(), true);
+  const auto steps = BestSteps(Good(job)->coordinator.validations(), true);
   const std::string exported = Exported();
   ASSERT_LT(steps.back(), kSteps);
 
@@ -288,10 +289,10 @@ TEST_F(ImprovementTest, ABestCheckpointThatCannotBeWrittenLeavesTheOneBefore) {
   const FailingSave fault(folder_, 8);
   watch_ = fault;
   const auto run = Good(job);
-  ASSERT_EQ(BestSteps(run->outside.validations(), false), (std::vector<int64_t>{4, 8}));
+  ASSERT_EQ(BestSteps(run->coordinator.validations(), false), (std::vector<int64_t>{4, 8}));
   EXPECT_NE(fault.reason(), "");
-  EXPECT_EQ(NamesOf(run->outside.checkpoints()), Names({10, 4}));
-  EXPECT_EQ(NamesOf(run->outside.best()), Names({4}));
+  EXPECT_EQ(NamesOf(run->coordinator.checkpoints()), Names({10, 4}));
+  EXPECT_EQ(NamesOf(run->coordinator.best()), Names({4}));
   const std::string exported = Exported();
   watch_ = nullptr;
   Clear();
@@ -306,15 +307,15 @@ TEST_F(ImprovementTest, ABestCheckpointThatIsGoneIsForgotten) {
   std::get<FitStage>(job.stages[0]).passes.keep_best = Criterion{.larger_is_better = true};
   job.checkpoint = Every(0);
   const auto before = Good(job, 1, {}, /*stop_after=*/6);
-  const std::string best = before->outside.best().back();
-  const std::string newest = before->outside.checkpoints().front();
+  const std::string best = before->coordinator.best().back();
+  const std::string newest = before->coordinator.checkpoints().front();
   ASSERT_NE(best, newest);
   std::filesystem::remove_all(best);
   const auto after = Good(job, 2, {newest});
-  EXPECT_THAT(after->outside.notice_messages().at("BEST_CHECKPOINT_LOST"), HasSubstr(best));
-  ASSERT_FALSE(after->outside.best().empty());
-  const int64_t next = after->outside.validations().begin()->first;
-  EXPECT_EQ(NamesOf(after->outside.best()).front(), Names({next}, 2)[0]) << "the next pass";
+  EXPECT_THAT(after->coordinator.notice_messages().at("BEST_CHECKPOINT_LOST"), HasSubstr(best));
+  ASSERT_FALSE(after->coordinator.best().empty());
+  const int64_t next = after->coordinator.validations().begin()->first;
+  EXPECT_EQ(NamesOf(after->coordinator.best()).front(), Names({next}, 2)[0]) << "the next pass";
 }
 
 // The report of a found checkpoint does not mark the best one.
@@ -323,10 +324,10 @@ TEST_F(ImprovementTest, ASessionTellsTheBestCheckpointThatItStartsWith) {
   std::get<FitStage>(job.stages[0]).passes.keep_best = Criterion{.larger_is_better = true};
   job.checkpoint = Every(0);
   const auto before = Good(job, 1, {}, /*stop_after=*/6);
-  const auto after = Good(job, 2, {before->outside.checkpoints().front()});
-  ASSERT_FALSE(after->outside.best().empty());
-  EXPECT_EQ(after->outside.best().front(), before->outside.best().back());
-  EXPECT_THAT(after->outside.notice_messages(), IsEmpty());
+  const auto after = Good(job, 2, {before->coordinator.checkpoints().front()});
+  ASSERT_FALSE(after->coordinator.best().empty());
+  EXPECT_EQ(after->coordinator.best().front(), before->coordinator.best().back());
+  EXPECT_THAT(after->coordinator.notice_messages(), IsEmpty());
 }
 
 TEST_F(ImprovementTest, WithoutAPassThatComesTheBestCannotBeExported) {
@@ -339,7 +340,7 @@ TEST_F(ImprovementTest, WithoutAPassThatComesTheBestCannotBeExported) {
     EXPECT_EQ(end.status().code(), absl::StatusCode::kInvalidArgument) << end.status();
     EXPECT_THAT(std::string(end.status().message()), HasSubstr("export.from: found best"));
   }
-  EXPECT_THAT(run->outside.losses(), IsEmpty()) << "it trained";
+  EXPECT_THAT(run->coordinator.losses(), IsEmpty()) << "it trained";
 }
 
 TEST_F(ImprovementTest, WithoutABestCheckpointTheExportFailsAndNothingIsLost) {
@@ -357,7 +358,7 @@ TEST_F(ImprovementTest, WithoutABestCheckpointTheExportFailsAndNothingIsLost) {
     EXPECT_EQ(CauseOf(end.status()), Cause::kFinalSaveFailed) << end.status();
     EXPECT_THAT(std::string(end.status().message()), HasSubstr("step-12-g1"));
   }
-  EXPECT_EQ(NamesOf(damaged->outside.checkpoints()), Names({kSteps}));
+  EXPECT_EQ(NamesOf(damaged->coordinator.checkpoints()), Names({kSteps}));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "model.safetensors"));
 }
 
@@ -370,7 +371,7 @@ TEST_F(ImprovementTest, AMetricThatTheModelDoesNotGiveIsRefusedAtTheStart) {
     EXPECT_THAT(std::string(end.status().message()),
                 HasSubstr("stages[0].fit.keep_best.metric: found top_k_accuracy"));
   }
-  EXPECT_THAT(run->outside.losses(), IsEmpty());
+  EXPECT_THAT(run->coordinator.losses(), IsEmpty());
 }
 
 TEST_F(ImprovementTest, ALimitedStageTrainsAsTheWholeOneUntilItEnds) {
@@ -383,11 +384,11 @@ TEST_F(ImprovementTest, ALimitedStageTrainsAsTheWholeOneUntilItEnds) {
   std::get<FitStage>(job.stages[1]).limit_steps = 2;
   const auto limited = Good(job);
   EXPECT_EQ(limited->ends[0]->step, 7);
-  EXPECT_EQ(limited->outside.started().total_steps, 7);
-  EXPECT_THAT(limited->outside.validations(), IsEmpty()) << "no epoch ended";
-  Losses first = whole->outside.losses();
+  EXPECT_EQ(limited->coordinator.started().total_steps, 7);
+  EXPECT_THAT(limited->coordinator.validations(), IsEmpty()) << "no epoch ended";
+  Losses first = whole->coordinator.losses();
   first.erase(first.upper_bound(7), first.end());
-  EXPECT_EQ(limited->outside.losses(), first) << "the schedule ends where it would";
+  EXPECT_EQ(limited->coordinator.losses(), first) << "the schedule ends where it would";
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ v1::ModelSpec Mlp() {
 }
 
 // Takes the reports of rank 0, and gives one command.
-class Outside : public CommandSource, public EventSink {
+class InMemoryCoordinator : public CommandSource, public EventSink {
  public:
   std::optional<v1::Command> command;
 
@@ -69,7 +69,7 @@ class JoinSessionTest : public JoinFixture {
     std::vector<std::vector<std::string>>
         // The newest collectives of all groups, with their numbers; by rank.
         flights;
-    Outside outside;
+    InMemoryCoordinator coordinator;
     std::vector<std::string> Errors() const {
       std::vector<std::string> errors;
       for (const auto& end : ends) errors.push_back(Message(end.status()));
@@ -79,7 +79,7 @@ class JoinSessionTest : public JoinFixture {
   std::unique_ptr<Result> RunSessions(const Job& job, int world_size,
                                       std::optional<v1::Command> command = std::nullopt) {
     auto result = std::make_unique<Result>();
-    result->outside.command = std::move(command);
+    result->coordinator.command = std::move(command);
     result->ends.assign(world_size, absl::UnknownError("did not run"));
     result->operations.resize(world_size);
     result->flights.resize(world_size);
@@ -87,8 +87,8 @@ class JoinSessionTest : public JoinFixture {
                              comm::Communicator& parameters, comm::Communicator& files) {
       parallel::Recording recording(&data), gathers(&parameters);
       comm::FlightRecorder flight;
-      SessionParts parts{&control,         &recording,       &gathers, &files,
-                         &result->outside, &result->outside, {}};
+      SessionParts parts{
+          &control, &recording, &gathers, &files, &result->coordinator, &result->coordinator, {}};
       parts.flight = &flight;
       auto session = Session::Create({"job", "instance", 1, rank, "incarnation"}, job, parts);
       auto& end = result->ends[rank];
@@ -132,7 +132,7 @@ TEST_P(JoinSessionTest, ForEvenInputsNothingMoreTravels) {
     ASSERT_TRUE(joining->ends[rank].ok() && without->ends[rank].ok());
     EXPECT_EQ(joining->operations[rank], without->operations[rank]);
   }
-  EXPECT_TRUE(joining->outside.joined().empty());
+  EXPECT_TRUE(joining->coordinator.joined().empty());
 }
 
 TEST_P(JoinSessionTest, WhoHasJoinedIsToldEachTimeThatItChanges) {
@@ -140,13 +140,14 @@ TEST_P(JoinSessionTest, WhoHasJoinedIsToldEachTimeThatItChanges) {
   for (const auto& end : run->ends) ASSERT_TRUE(end.ok()) << end.status();
   const std::vector<JoinedRank> first = {{3, 1}}, second = {{2, 2}, {3, 1}},
                                 third = {{1, 3}, {2, 2}, {3, 1}};
-  EXPECT_THAT(run->outside.joined(), ElementsAre(first, second, third,
-                                                 first,  // the next epoch
-                                                 std::vector<JoinedRank>{{2, 6}, {3, 1}},
-                                                 std::vector<JoinedRank>{{1, 7}, {2, 6}, {3, 1}},
-                                                 first));  // for the next step, which is not made
+  EXPECT_THAT(run->coordinator.joined(),
+              ElementsAre(first, second, third,
+                          first,  // the next epoch
+                          std::vector<JoinedRank>{{2, 6}, {3, 1}},
+                          std::vector<JoinedRank>{{1, 7}, {2, 6}, {3, 1}},
+                          first));  // for the next step, which is not made
   std::vector<int64_t> samples;
-  for (const v1::StepMetrics& step : run->outside.steps()) samples.push_back(step.samples());
+  for (const v1::StepMetrics& step : run->coordinator.steps()) samples.push_back(step.samples());
   EXPECT_THAT(samples, ElementsAre(8 + 8 + 7, 8 + 1, 8, 5, 8 + 8 + 7, 8 + 1, 8, 5));
 }
 
@@ -163,7 +164,7 @@ TEST_P(JoinSessionTest, TrainingEndsOnAllRanksBeforeTheFirstStepThatOneCannotFil
     EXPECT_EQ(end->ended_early,
               "rank 1 has run out of input after step 1 (uneven_inputs: stop_at_first)");
   }
-  EXPECT_THAT(run->outside.saved(), ElementsAre(1));
+  EXPECT_THAT(run->coordinator.saved(), ElementsAre(1));
 }
 
 TEST_P(JoinSessionTest, TheLastStepIsSavedIfARankHasNoInputLeftAfterSkipData) {
@@ -180,7 +181,7 @@ TEST_P(JoinSessionTest, TheLastStepIsSavedIfARankHasNoInputLeftAfterSkipData) {
     EXPECT_EQ(end->ended_early,
               "rank 1 has run out of input after step 1 (uneven_inputs: stop_at_first)");
   }
-  EXPECT_THAT(run->outside.saved(), ElementsAre(1));
+  EXPECT_THAT(run->coordinator.saved(), ElementsAre(1));
 }
 
 TEST_P(JoinSessionTest, TrainingThatWouldEndBeforeItsFirstStepFails) {

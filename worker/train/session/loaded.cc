@@ -68,12 +68,12 @@ absl::Status MakeSampler(Loaded& loaded) {
 }
 
 absl::Status MakeTraining(Loaded& loaded) {
-  Training::Parts parts{.job = &loaded.opened().job,
-                        .rank = loaded.opened().identity.rank,
-                        .model = loaded.agreed->model.get(),
-                        .trained = loaded.agreed->trained.get(),
-                        .communicators = loaded.opened().communicators(),
-                        .recorder = loaded.opened().profile.recorder()};
+  Training::Dependencies parts{.job = &loaded.opened().job,
+                               .rank = loaded.opened().identity.rank,
+                               .model = loaded.agreed->model.get(),
+                               .trained = loaded.agreed->trained.get(),
+                               .communicators = loaded.opened().communicators(),
+                               .recorder = loaded.opened().profile.recorder()};
   if (loaded.trains()) {
     loaded.opened().state.learning_rate = loaded.opened().job.optimizer->lr;
     parts.control = loaded.opened().parts.control;

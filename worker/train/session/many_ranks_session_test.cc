@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "worker/train/job/job.h"
-#include "worker/train/reports/outside.h"
+#include "worker/train/reports/coordinator_interface.h"
 #include "worker/train/reports/test_commands.h"
 #include "worker/train/session/session_fixture.h"
 
@@ -31,8 +31,8 @@ class ManyRanks : public SessionTest, public testing::WithParamInterface<int> {
   // Returns the loss of each step. Step 0 has the loss of the last validation pass.
   static std::map<int64_t, double> LossesOf(const Result& result) {
     for (const auto& end : result.ends) EXPECT_TRUE(end.ok()) << end.status();
-    std::map<int64_t, double> losses = result.outside.losses();
-    for (const auto& [step, loss] : result.outside.validations()) losses[0] = loss;
+    std::map<int64_t, double> losses = result.coordinator.losses();
+    for (const auto& [step, loss] : result.coordinator.validations()) losses[0] = loss;
     return losses;
   }
 
@@ -48,7 +48,7 @@ class ManyRanks : public SessionTest, public testing::WithParamInterface<int> {
       EXPECT_EQ(losses.size(), numbers);
       if (expected.empty()) expected = losses;
       EXPECT_EQ(losses, expected) << "strategy " << strategy.index();
-      const auto finished = result->outside.finished();
+      const auto finished = result->coordinator.finished();
       EXPECT_EQ(finished.size(), commands_.size()) << "strategy " << strategy.index();
       for (const auto& [number, status] : finished) {
         EXPECT_TRUE(status.ok()) << "strategy " << strategy.index() << ", command " << number
@@ -97,8 +97,8 @@ TEST_P(ManyRanks, ResumeFromACheckpointAlikeInEveryStrategy) {
     const auto first = RunSessions(job, GetParam(), 1, {}, /*stop_after=*/3);
     ASSERT_TRUE(first->ends[0].ok()) << first->ends[0].status();
     ASSERT_TRUE(first->ends[0]->stopped);
-    const auto second = RunSessions(job, GetParam(), 2, first->outside.checkpoints());
-    auto losses = first->outside.losses();
+    const auto second = RunSessions(job, GetParam(), 2, first->coordinator.checkpoints());
+    auto losses = first->coordinator.losses();
     for (const auto& [step, loss] : LossesOf(*second)) losses[step] = loss;
     EXPECT_EQ(losses, undisturbed) << "strategy " << strategy.index();
   }

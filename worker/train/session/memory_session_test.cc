@@ -68,7 +68,7 @@ struct AtTest {
 };
 
 // Reads the counters when rank 0 reports a step or a pass. No forward runs then.
-class Outside : public CommandSource, public EventSink {
+class InMemoryCoordinator : public CommandSource, public EventSink {
  public:
   int64_t Newest() const override { return 0; }
   Command Get(int64_t number) const override { return Numbered(number, A(v1::StopCommand())); }
@@ -119,18 +119,18 @@ class MemorySessionTest : public ::testing::Test {
 
   // Returns the counters at the last report of rank 0.
   Usage Run(const Job& job, int world_size) {
-    std::vector<Outside> outsides(world_size);
+    std::vector<InMemoryCoordinator> coordinators(world_size);
     RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data,
                              comm::Communicator& parameters, comm::Communicator& files) {
-      SessionParts parts{&control,        &data,           &parameters, &files,
-                         &outsides[rank], &outsides[rank], {}};
-      parts.flight = &outsides[rank].flight;
+      SessionParts parts{
+          &control, &data, &parameters, &files, &coordinators[rank], &coordinators[rank], {}};
+      parts.flight = &coordinators[rank].flight;
       auto session = Session::Create({"job", "this", 1, rank, "incarnation"}, job, parts);
       const absl::Status end = session.ok() ? (*session)->Run().status() : session.status();
       EXPECT_TRUE(end.ok()) << end;
     });
-    tests_seen_ = outsides[0].tests();
-    return outsides[0].usage().value_or(Usage());
+    tests_seen_ = coordinators[0].tests();
+    return coordinators[0].usage().value_or(Usage());
   }
 
   std::vector<AtTest> tests_seen_;  // reported by rank 0 in the newest run

@@ -28,7 +28,7 @@ namespace muster::train {
 namespace {
 
 // Takes the reports of rank 0, and gives a stop command after a step has been reported.
-class Outside : public CommandSource, public EventSink {
+class InMemoryCoordinator : public CommandSource, public EventSink {
  public:
   int64_t Newest() const override {
     std::lock_guard lock(mutex_);
@@ -64,7 +64,7 @@ class Outside : public CommandSource, public EventSink {
 
 struct Result {
   std::vector<absl::StatusOr<SessionEnd>> ends;
-  Outside outside;
+  InMemoryCoordinator coordinator;
 
   // Returns the error of all ranks, which is the same and permanent.
   std::string Error() const {
@@ -144,12 +144,17 @@ class NotFiniteTest : public ::testing::Test {
                                       int64_t stop_after = 0,
                                       std::vector<std::string> checkpoints = {}) {
     auto result = std::make_unique<Result>();
-    result->outside.stop_after_step = stop_after;
+    result->coordinator.stop_after_step = stop_after;
     result->ends.assign(world_size, absl::UnknownError("did not run"));
     RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data,
                              comm::Communicator& parameters, comm::Communicator& files) {
-      const SessionParts parts{&control,         &data,      &parameters, &files, &result->outside,
-                               &result->outside, {.recorded = checkpoints}};
+      const SessionParts parts{&control,
+                               &data,
+                               &parameters,
+                               &files,
+                               &result->coordinator,
+                               &result->coordinator,
+                               {.recorded = checkpoints}};
       auto session =
           Session::Create({"job", "instance", generation, rank, "incarnation"}, job, parts);
       result->ends[rank] = session.ok() ? (*session)->Run() : session.status();
@@ -212,13 +217,13 @@ TEST_F(NotFiniteTest, ASkippedStepChangesNothingButTheScheduleAndTheData) {
     ASSERT_TRUE(end.ok()) << end.status();
     EXPECT_EQ(end->step, 5);
   }
-  for (const auto& [step, finished] : run->outside.steps()) {
+  for (const auto& [step, finished] : run->coordinator.steps()) {
     EXPECT_EQ(finished.skipped(), step == 3);
     EXPECT_EQ(std::isfinite(finished.loss()), step != 3);
     EXPECT_EQ(finished.has_grad_norm(), step != 3);
     EXPECT_NEAR(finished.learning_rate(), 0.01 * (1 - (step - 1) / 10.0), 1e-12);
   }
-  const auto& checkpoints = run->outside.checkpoints();
+  const auto& checkpoints = run->coordinator.checkpoints();
   ASSERT_EQ(checkpoints.size(), 5);
   const auto before = Read(job, checkpoints.at(2)), after = Read(job, checkpoints.at(3));
   for (const auto& [name, tensor] : before) EXPECT_TRUE(tensor.equal(after.at(name))) << name;
@@ -234,8 +239,8 @@ TEST_F(NotFiniteTest, ASkippedStepPutsBuffersBack) {
   job.numerics.on_nan = OnNan::kSkipStep;
   const auto run = RunSessions(job, 2);
   ASSERT_TRUE(run->ends[0].ok()) << run->ends[0].status();
-  EXPECT_TRUE(run->outside.steps().at(3).skipped());
-  const auto& checkpoints = run->outside.checkpoints();
+  EXPECT_TRUE(run->coordinator.steps().at(3).skipped());
+  const auto& checkpoints = run->coordinator.checkpoints();
   const auto before = Read(job, checkpoints.at(2)), after = Read(job, checkpoints.at(3));
   int buffers = 0;
   for (const auto& [name, tensor] : before) {
@@ -265,8 +270,8 @@ TEST_F(NotFiniteTest, UpdatesBucketByBucketHaveTheBitsOfOneUpdateAfterACheckOfAl
       job.checkpoint = {folder_.Path(absl::StrCat(StrategyName(strategy), all)), 1};
       const auto run = RunSessions(job, 2);
       ASSERT_TRUE(run->ends[0].ok()) << run->ends[0].status();
-      EXPECT_EQ(run->outside.steps().at(6).has_grad_norm(), all);
-      states[all] = Read(job, run->outside.checkpoints().at(6));
+      EXPECT_EQ(run->coordinator.steps().at(6).has_grad_norm(), all);
+      states[all] = Read(job, run->coordinator.checkpoints().at(6));
     }
     ASSERT_FALSE(states[0].empty());
     for (const auto& [name, tensor] : states[0]) {
@@ -293,12 +298,12 @@ TEST_F(NotFiniteTest, ABufferThatOverflowsBehindAFiniteLossIsNotKept) {
   job.checkpoint = EveryStep();
   const auto run = RunSessions(job, 2);
   ASSERT_TRUE(run->ends[0].ok()) << run->ends[0].status();
-  for (const auto& [step, finished] : run->outside.steps()) {
+  for (const auto& [step, finished] : run->coordinator.steps()) {
     EXPECT_TRUE(std::isfinite(finished.loss())) << step;
     EXPECT_TRUE(finished.has_grad_norm()) << step;
     EXPECT_EQ(finished.skipped(), step == 3) << step;
   }
-  const auto& checkpoints = run->outside.checkpoints();
+  const auto& checkpoints = run->coordinator.checkpoints();
   const auto before = Read(job, checkpoints.at(2)), after = Read(job, checkpoints.at(3));
   for (const auto& [name, tensor] : before) EXPECT_TRUE(tensor.equal(after.at(name))) << name;
 }
@@ -315,7 +320,7 @@ TEST_F(NotFiniteTest, ALossThatIsNotFiniteFailsTheJobBeforeTheNextStep) {
     const std::string error = run->Error();
     EXPECT_NE(error.find("the loss of step 3 is not finite on rank 1 ("), std::string::npos)
         << error;
-    EXPECT_EQ(run->outside.progress(), 2) << "no step after it began";
+    EXPECT_EQ(run->coordinator.progress(), 2) << "no step after it began";
     const std::string what = job.numerics.precision == Precision::kFloat16
                                  ? "; the step was not applied; check"
                                  : "; no checkpoint and no export contains this step; check";
@@ -347,8 +352,8 @@ TEST_F(NotFiniteTest, ALossThatIsNotFiniteWithFiniteDerivativesIsSeenByAllRanks)
   job.numerics.on_nan = OnNan::kSkipStep;
   const auto run = RunSessions(job, 2);
   ASSERT_TRUE(run->ends[0].ok()) << run->ends[0].status();
-  EXPECT_TRUE(run->outside.steps().at(1).skipped());
-  EXPECT_FALSE(run->outside.steps().at(2).skipped());
+  EXPECT_TRUE(run->coordinator.steps().at(1).skipped());
+  EXPECT_FALSE(run->coordinator.steps().at(2).skipped());
 }
 
 TEST_F(NotFiniteTest, ManySkippedStepsInARowFailTheJob) {
@@ -363,7 +368,7 @@ TEST_F(NotFiniteTest, ManySkippedStepsInARowFailTheJob) {
   job.stages = {FitStage{210, 0}};
   const auto run = RunSessions(job, 1);
   EXPECT_TRUE(run->ends[0].ok()) << run->ends[0].status();
-  EXPECT_TRUE(run->outside.steps().at(209).skipped());
+  EXPECT_TRUE(run->coordinator.steps().at(209).skipped());
 }
 
 TEST_F(NotFiniteTest, AnOverflowIsSkippedAlsoWhereWhatIsNotFiniteFailsTheJob) {
@@ -374,7 +379,7 @@ TEST_F(NotFiniteTest, AnOverflowIsSkippedAlsoWhereWhatIsNotFiniteFailsTheJob) {
   ASSERT_TRUE(run->ends[1].ok()) << run->ends[1].status();
   double scale = job.numerics.loss_scale.initial;
   int skipped = 0, good = 0;
-  for (const auto& [step, finished] : run->outside.steps()) {
+  for (const auto& [step, finished] : run->coordinator.steps()) {
     EXPECT_EQ(finished.loss_scale(), scale) << step;
     EXPECT_TRUE(std::isfinite(finished.loss()));
     if (finished.skipped()) {
@@ -386,7 +391,7 @@ TEST_F(NotFiniteTest, AnOverflowIsSkippedAlsoWhereWhatIsNotFiniteFailsTheJob) {
       good = 0;
     }
   }
-  EXPECT_TRUE(run->outside.steps().at(1).skipped());
+  EXPECT_TRUE(run->coordinator.steps().at(1).skipped());
   EXPECT_GT(skipped, 1);
   EXPECT_LT(skipped, 10);
 }
@@ -394,11 +399,11 @@ TEST_F(NotFiniteTest, AnOverflowIsSkippedAlsoWhereWhatIsNotFiniteFailsTheJob) {
 TEST_F(NotFiniteTest, TheLossScaleIsTakenOffTheGradientsBeforeTheyAreClipped) {
   Job job = JobOn(GoodRows(), 1, "4", 3);
   job.numerics.clip_grad_norm = 0.01;
-  const double float32 = RunSessions(job, 2)->outside.steps().at(1).grad_norm();
+  const double float32 = RunSessions(job, 2)->coordinator.steps().at(1).grad_norm();
   job.numerics.precision = Precision::kFloat16;
   job.numerics.loss_scale.initial = 1024;
   // The values are rounded to 11 bits a few times.
-  EXPECT_NEAR(RunSessions(job, 2)->outside.steps().at(1).grad_norm() / float32, 1, 1e-2);
+  EXPECT_NEAR(RunSessions(job, 2)->coordinator.steps().at(1).grad_norm() / float32, 1, 1e-2);
 }
 
 TEST_F(NotFiniteTest, AResumedRunOfFloat16IsBitwiseTheUndisturbedOne) {
@@ -411,16 +416,17 @@ TEST_F(NotFiniteTest, AResumedRunOfFloat16IsBitwiseTheUndisturbedOne) {
   const auto first = RunSessions(job, 2, 1, /*stop_after=*/7);
   ASSERT_TRUE(first->ends[0].ok()) << first->ends[0].status();
   ASSERT_TRUE(first->ends[0]->stopped);
-  const auto second = RunSessions(job, 2, 2, 0, {first->outside.checkpoints().rbegin()->second});
+  const auto second =
+      RunSessions(job, 2, 2, 0, {first->coordinator.checkpoints().rbegin()->second});
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
-  EXPECT_GT(second->outside.steps().begin()->first, 6);
-  for (const auto& [step, finished] : second->outside.steps()) {
-    const v1::StepMetrics& expected = undisturbed->outside.steps().at(step);
+  EXPECT_GT(second->coordinator.steps().begin()->first, 6);
+  for (const auto& [step, finished] : second->coordinator.steps()) {
+    const v1::StepMetrics& expected = undisturbed->coordinator.steps().at(step);
     EXPECT_EQ(finished.loss(), expected.loss()) << step;
     EXPECT_EQ(finished.loss_scale(), expected.loss_scale()) << step;
     EXPECT_EQ(finished.skipped(), expected.skipped()) << step;
   }
-  EXPECT_NE(undisturbed->outside.steps().at(16).loss_scale(), job.numerics.loss_scale.initial);
+  EXPECT_NE(undisturbed->coordinator.steps().at(16).loss_scale(), job.numerics.loss_scale.initial);
 }
 
 }  // namespace

@@ -129,10 +129,10 @@ TEST_F(PredictTest, EveryStrategyAndWorldSizeWritesTheSameBytes) {
         const auto [first, added] = expected.emplace(name, Read(name));
         EXPECT_TRUE(first->second == Read(name)) << name;
       }
-      EXPECT_THAT(run->outside.stages(), ElementsAre("predict", "predict", "predict"));
-      EXPECT_EQ(run->outside.stages_done().stages, 3);
+      EXPECT_THAT(run->coordinator.stages(), ElementsAre("predict", "predict", "predict"));
+      EXPECT_EQ(run->coordinator.stages_done().stages, 3);
       std::vector<std::string> told;
-      for (const Notice& notice : run->outside.notices()) {
+      for (const Notice& notice : run->coordinator.notices()) {
         if (notice.reason == "PREDICTIONS_WRITTEN") told.push_back(notice.message);
       }
       const std::string out = folder_ / "out";
@@ -247,7 +247,7 @@ TEST_F(PredictTest, TrainingIsBitwiseTheSameWithPredictionsInBetween) {
     job.stages = {Logits("0.npy"), FitStage{4, 0}, Logits("4.npy"),
                   Texts(),         FitStage{8, 0}, Logits("12.npy")};
     const auto staged = Good(job, 2);
-    EXPECT_EQ(staged->outside.losses(), plain->outside.losses());
+    EXPECT_EQ(staged->coordinator.losses(), plain->coordinator.losses());
     EXPECT_NE(Read("0.npy"), Read("4.npy"));
     EXPECT_NE(Read("4.npy"), Read("12.npy"));
   }
@@ -257,8 +257,8 @@ TEST_F(PredictTest, AGenerationThatRepeatsTheStageFindsItsOwnFile) {
   const Job job = PredictJob();
   Good(job, 2);
   const auto again = Good(job, 3, /*generation=*/2);
-  ASSERT_EQ(again->outside.notices().size(), 1u);
-  EXPECT_THAT(again->outside.notices()[0].message,
+  ASSERT_EQ(again->coordinator.notices().size(), 1u);
+  EXPECT_THAT(again->coordinator.notices()[0].message,
               HasSubstr("it was there already, with the same bytes"));
   EXPECT_THAT(Names(), ElementsAre("p.safetensors"));
 }
@@ -288,7 +288,7 @@ TEST_F(PredictTest, AnotherFileIsNeverReplacedUnlessTheJobSaysSo) {
   EXPECT_EQ(at_start.code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(Message(at_start),
               AllOf(HasSubstr("stages[1].predict.output: "), HasSubstr("overwrite: true")));
-  EXPECT_TRUE(first->outside.losses().empty());
+  EXPECT_TRUE(first->coordinator.losses().empty());
   // A later generation compares the bytes first, because the file may be the job's own.
   const absl::Status later = ErrorOf(job, 2, /*generation=*/2);
   EXPECT_EQ(later.code(), absl::StatusCode::kAlreadyExists);
@@ -307,7 +307,7 @@ TEST_F(PredictTest, AFileThatGetsNoNameIsGoneBeforeOtherRanksHearOfIt) {
   const Job job = PredictJob();
   std::filesystem::create_directories(folder_ / "out");
   ASSERT_TRUE(files::WriteAtomically(folder_ / "out/p.safetensors", "theirs").ok());
-  Outside outside;
+  InMemoryCoordinator coordinator;
   std::set<std::string> there;
   RunRanks(2, [&](int rank, comm::Communicator& control, comm::Communicator& gradients,
                   comm::Communicator& parameters, comm::Communicator& files) {
@@ -318,8 +318,8 @@ TEST_F(PredictTest, AFileThatGetsNoNameIsGoneBeforeOtherRanksHearOfIt) {
                        .gradients = &gradients,
                        .parameters = &parameters,
                        .files = &files,
-                       .commands = &outside,
-                       .events = &outside,
+                       .commands = &coordinator,
+                       .events = &coordinator,
                        .checkpoints = {}};
     auto session = Session::Create(
         {"job", "this", /*generation=*/2, rank, "process-" + std::to_string(rank)}, job, parts);
@@ -339,7 +339,7 @@ TEST_F(PredictTest, AFolderThatCannotBeWrittenIsFoundBeforeTraining) {
   for (const auto& end : run->ends) {
     EXPECT_THAT(Message(end.status()), HasSubstr("stages[1].predict.output: "));
   }
-  EXPECT_TRUE(run->outside.losses().empty());
+  EXPECT_TRUE(run->coordinator.losses().empty());
 }
 
 TEST_F(PredictTest, WhatAnEarlierGenerationLeftIsRemoved) {

@@ -81,12 +81,12 @@ class RequestsTest : public SessionTest {
     return run;
   }
   static StageEvaluated Evaluated(const Result& run, int64_t number) {
-    const CommandFinished ended = run.outside.ended().at(number);
+    const CommandFinished ended = run.coordinator.ended().at(number);
     EXPECT_TRUE(ended.status.ok()) << ended.status;
     return std::get<StageEvaluated>(ended.result);
   }
   static Sampled SampleOf(const Result& run, int64_t number) {
-    const CommandFinished ended = run.outside.ended().at(number);
+    const CommandFinished ended = run.coordinator.ended().at(number);
     EXPECT_TRUE(ended.status.ok()) << ended.status;
     return std::get<Sampled>(ended.result);
   }
@@ -116,11 +116,11 @@ TEST_F(RequestsTest, TrainingIsBitwiseTheSameWithThemInEveryStrategy) {
          {8, StageOf(kTestStage)},
          {8, A(v1::ResumeCommand())}});
     const auto asked = Good(job);
-    EXPECT_EQ(asked->outside.losses(), plain->outside.losses());
-    EXPECT_THAT(asked->outside.losses(), SizeIs(12));
+    EXPECT_EQ(asked->coordinator.losses(), plain->coordinator.losses());
+    EXPECT_THAT(asked->coordinator.losses(), SizeIs(12));
     EXPECT_EQ(weights_, expected);
-    EXPECT_THAT(asked->outside.tests(), SizeIs(2)) << "their rows are those of stages";
-    EXPECT_THAT(asked->outside.validations(), SizeIs(2));
+    EXPECT_THAT(asked->coordinator.tests(), SizeIs(2)) << "their rows are those of stages";
+    EXPECT_THAT(asked->coordinator.validations(), SizeIs(2));
     std::vector<int64_t> all;
     for (const int64_t number : {2, 3, 7}) {
       const Sampled sampled = SampleOf(*asked, number);
@@ -157,7 +157,7 @@ TEST_F(RequestsTest, TrainingIsBitwiseTheSameWithThemWhereRanksHaveJoined) {
     const std::string expected = weights_;
     Ask({{1, StageOf(kValidateStage)}, {3, StageOf(kTestStage)}, {4, StageOf(kValidateStage)}});
     const auto asked = Good(job);
-    EXPECT_EQ(asked->outside.losses(), plain->outside.losses());
+    EXPECT_EQ(asked->coordinator.losses(), plain->coordinator.losses());
     EXPECT_EQ(weights_, expected);
     EXPECT_EQ(Evaluated(*asked, 1).evaluation.samples(), 1u) << "one rank has none";
     EXPECT_EQ(Evaluated(*asked, 2).evaluation.samples(), 11u);
@@ -176,9 +176,11 @@ TEST_F(RequestsTest, APassGivesWhatAStageGives) {
   const StageEvaluated test = Evaluated(*asked, 1);
   EXPECT_EQ(test.step, 4);
   EXPECT_EQ(test.stage, "test");
-  EXPECT_EQ(test.evaluation.SerializeAsString(), staged->outside.tests().at(4).SerializeAsString());
-  EXPECT_EQ(Evaluated(*asked, 2).evaluation.loss(), staged->outside.validations().at(4));
-  EXPECT_EQ(asked->outside.tests().at(4).SerializeAsString(), test.evaluation.SerializeAsString());
+  EXPECT_EQ(test.evaluation.SerializeAsString(),
+            staged->coordinator.tests().at(4).SerializeAsString());
+  EXPECT_EQ(Evaluated(*asked, 2).evaluation.loss(), staged->coordinator.validations().at(4));
+  EXPECT_EQ(asked->coordinator.tests().at(4).SerializeAsString(),
+            test.evaluation.SerializeAsString());
 }
 
 TEST_F(RequestsTest, TheyNeedNeitherTrainingNorItsEnd) {
@@ -189,7 +191,7 @@ TEST_F(RequestsTest, TheyNeedNeitherTrainingNorItsEnd) {
     trained.stages = {FitStage{3, 0}, TestStage{}};
     Ask({{3, StageOf(kTestStage)}, {3, kGreedy}});
     const auto over = Good(trained, 3);
-    EXPECT_EQ(over->outside.applied().at(1), 3) << "after training";
+    EXPECT_EQ(over->coordinator.applied().at(1), 3) << "after training";
     EXPECT_EQ(SampleOf(*over, 2).step, 3);
     Job evaluates = SmallJob();
     evaluates.strategy = strategy;
@@ -226,8 +228,8 @@ TEST_F(RequestsTest, WhatCannotBeGivenEndsTheCommandAndTrainingGoesOn) {
        {2, PromptOf({0}, 8)},
        {2, PromptOf({29}, 1)}});
   const auto run = Good(job);
-  EXPECT_THAT(run->outside.losses(), SizeIs(12));
-  const auto ended = run->outside.ended();
+  EXPECT_THAT(run->coordinator.losses(), SizeIs(12));
+  const auto ended = run->coordinator.ended();
   const auto expect = [&](int64_t number, const char* reason, const char* message) {
     EXPECT_EQ(ended.at(number).reason, reason) << number;
     EXPECT_THAT(std::string(ended.at(number).status.message()), HasSubstr(message)) << number;
@@ -254,9 +256,9 @@ TEST_F(RequestsTest, DataThatCannotBeReadEndTheCommandAndTrainingGoesOn) {
     job.stages = {FitStage{4, 0}};
     Ask({{2, StageOf(kTestStage)}});
     const auto run = Good(job);
-    const absl::Status ended = run->outside.ended().at(1).status;
+    const absl::Status ended = run->coordinator.ended().at(1).status;
     EXPECT_THAT(std::string(ended.message()), HasSubstr("expected finite numbers, found nan"));
-    EXPECT_THAT(run->outside.losses(), SizeIs(4));
+    EXPECT_THAT(run->coordinator.losses(), SizeIs(4));
   }
 }
 
@@ -271,8 +273,9 @@ TEST_F(RequestsTest, AModelOfRowsContinuesNoPrompt) {
   job.stages = {FitStage{2, 0}};
   Ask({{1, kGreedy}});
   const auto run = Good(job);
-  EXPECT_EQ(run->outside.ended().at(1).reason, "CANNOT_GENERATE");
-  EXPECT_THAT(std::string(run->outside.finished().at(1).message()), HasSubstr("cannot generate"));
+  EXPECT_EQ(run->coordinator.ended().at(1).reason, "CANNOT_GENERATE");
+  EXPECT_THAT(std::string(run->coordinator.finished().at(1).message()),
+              HasSubstr("cannot generate"));
 }
 
 // The job continues on other nodes from a checkpoint that includes the command.
@@ -285,10 +288,10 @@ TEST_F(RequestsTest, APassWhoseEndNobodyHeardOfIsRunAgain) {
   // The command as the coordinator sends it to the next generation.
   Ask({{3, StageOf(kTestStage)}, {0, A(v1::NoCommand())}});
   commands_[0].set_begun(true);
-  const auto second = RunSessions(job, 2, 2, first->outside.checkpoints());
+  const auto second = RunSessions(job, 2, 2, first->coordinator.checkpoints());
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
   EXPECT_EQ(Evaluated(*second, 1).step, 6) << "it began after step 6";
-  EXPECT_EQ(second->outside.losses().begin()->first, 7);
+  EXPECT_EQ(second->coordinator.losses().begin()->first, 7);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include "worker/models/spec_from_json.h"
 #include "worker/train/job/job.h"
 #include "worker/train/ranks/failure.h"
-#include "worker/train/reports/outside.h"
+#include "worker/train/reports/coordinator_interface.h"
 #include "worker/train/reports/test_commands.h"
 #include "worker/train/session/session_fixture.h"
 
@@ -29,15 +29,16 @@ TEST_F(SessionTest, AResumedRunIsBitwiseTheUndisturbedOne) {
   const auto first = RunSessions(job, 2, 1, {}, /*stop_after=*/6);
   ASSERT_TRUE(first->ends[0].ok()) << first->ends[0].status();
   EXPECT_TRUE(first->ends[1]->stopped);
-  const auto second = RunSessions(job, 2, 2, first->outside.checkpoints());
+  const auto second = RunSessions(job, 2, 2, first->coordinator.checkpoints());
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
   EXPECT_EQ(second->ends[0]->step, 12);
-  auto losses = first->outside.losses();
+  auto losses = first->coordinator.losses();
   EXPECT_LT(losses.size(), 12u);
-  EXPECT_LT(second->outside.losses().size(), 12u);
-  for (const auto& [step, loss] : second->outside.losses()) losses[step] = loss;
-  EXPECT_EQ(losses, undisturbed->outside.losses());
-  EXPECT_EQ(second->outside.validations().at(12), undisturbed->outside.validations().at(12));
+  EXPECT_LT(second->coordinator.losses().size(), 12u);
+  for (const auto& [step, loss] : second->coordinator.losses()) losses[step] = loss;
+  EXPECT_EQ(losses, undisturbed->coordinator.losses());
+  EXPECT_EQ(second->coordinator.validations().at(12),
+            undisturbed->coordinator.validations().at(12));
 }
 
 TEST_F(SessionTest, AJobGoesOnInAnotherStrategyAtAnotherWorldSize) {
@@ -68,13 +69,13 @@ TEST_F(SessionTest, AJobGoesOnInAnotherStrategyAtAnotherWorldSize) {
     job.stages = {FitStage{3 * ++generation, 0}};
     const auto run = RunSessions(job, world_size, generation, checkpoints);
     ASSERT_TRUE(run->ends.back().ok()) << run->ends.back().status();
-    EXPECT_EQ(run->outside.losses().size(), 3u);
-    for (const auto& [step, loss] : run->outside.losses()) losses[step] = loss;
-    checkpoints = run->outside.checkpoints();
+    EXPECT_EQ(run->coordinator.losses().size(), 3u);
+    for (const auto& [step, loss] : run->coordinator.losses()) losses[step] = loss;
+    checkpoints = run->coordinator.checkpoints();
   }
   ASSERT_EQ(losses.size(), 12u);
   // The sums are divided differently.
-  for (const auto& [step, loss] : undisturbed->outside.losses()) {
+  for (const auto& [step, loss] : undisturbed->coordinator.losses()) {
     EXPECT_NEAR(losses[step], loss, 1e-5) << step;
   }
 }
@@ -84,27 +85,27 @@ TEST_F(SessionTest, ABrokenCheckpointIsPutAsideAndTheOneBeforeUsed) {
   const auto undisturbed = RunSessions(job, 2);
   job.checkpoint = Every(4);
   const auto first = RunSessions(job, 2, 1, {}, /*stop_after=*/9);
-  auto checkpoints = first->outside.checkpoints();
+  auto checkpoints = first->coordinator.checkpoints();
   ASSERT_GE(checkpoints.size(), 2u);
   fs::resize_file(fs::path(checkpoints[0]) / "rank-1.safetensors", 100);
   const auto second = RunSessions(job, 2, 2, checkpoints);
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
-  EXPECT_EQ(second->outside.bad(), std::vector<std::string>{checkpoints[0]});
-  EXPECT_EQ(second->outside.losses().begin()->first, 9);  // from step 8
-  EXPECT_EQ(second->outside.losses().at(12), undisturbed->outside.losses().at(12));
+  EXPECT_EQ(second->coordinator.bad(), std::vector<std::string>{checkpoints[0]});
+  EXPECT_EQ(second->coordinator.losses().begin()->first, 9);  // from step 8
+  EXPECT_EQ(second->coordinator.losses().at(12), undisturbed->coordinator.losses().at(12));
 }
 
 TEST_F(SessionTest, ForeignCheckpointsAreRefused) {
   Job job = SmallJob();
   job.checkpoint = Every(4);
   const auto first = RunSessions(job, 1);
-  ASSERT_EQ(first->outside.checkpoints().size(), 3u);
+  ASSERT_EQ(first->coordinator.checkpoints().size(), 3u);
   // Another job of the same id under another coordinator, which looks first in generation 1 or 2.
   job_instance_ = "another";
   for (int64_t generation : {1, 2}) {
     const auto foreign = RunSessions(job, 1, generation);
     EXPECT_EQ(foreign->ends[0].status().code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_TRUE(fs::exists(first->outside.checkpoints()[0]));
+    EXPECT_TRUE(fs::exists(first->coordinator.checkpoints()[0]));
   }
 }
 
@@ -114,21 +115,21 @@ TEST_F(SessionTest, UnrecordedCheckpointsThatContinueTheCourseAreAdopted) {
   job.checkpoint = Every(4);
   const auto undisturbed = RunSessions(SmallJob(), 2);
   const auto first = RunSessions(job, 2, 1, {}, /*stop_after=*/9);
-  const auto written = first->outside.checkpoints();  // of the stop, of step 8, of step 4
+  const auto written = first->coordinator.checkpoints();  // of the stop, of step 8, of step 4
   ASSERT_EQ(written.size(), 3u);
   const auto second = RunSessions(job, 2, 2, {written[2]});
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
-  EXPECT_EQ(second->outside.started().checkpoint_path, written[0]);
-  const auto& found = second->outside.found();
+  EXPECT_EQ(second->coordinator.started().checkpoint_path, written[0]);
+  const auto& found = second->coordinator.found();
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].path, written[1]);
   EXPECT_EQ(found[0].reason, "");
   EXPECT_EQ(found[1].path, written[0]);
   EXPECT_EQ(found[1].reason, "");
   for (const std::string& path : written) EXPECT_TRUE(fs::exists(path)) << path;
-  auto losses = first->outside.losses();
-  for (const auto& [step, loss] : second->outside.losses()) losses[step] = loss;
-  EXPECT_EQ(losses, undisturbed->outside.losses());
+  auto losses = first->coordinator.losses();
+  for (const auto& [step, loss] : second->coordinator.losses()) losses[step] = loss;
+  EXPECT_EQ(losses, undisturbed->coordinator.losses());
 }
 
 // The coordinator has not heard how the commands ended: the reports were lost with the process that
@@ -143,40 +144,40 @@ TEST_F(SessionTest, CommandsThatAnAdoptedCheckpointHasAreToldAgainAndNotDoneAgai
                rate(5, 11, 5e-3)};
   const auto undisturbed = RunSessions(job, 2);
   ASSERT_TRUE(undisturbed->ends[0].ok()) << undisturbed->ends[0].status();
-  for (const std::string& path : {undisturbed->outside.checkpoints()[0]}) {
+  for (const std::string& path : {undisturbed->coordinator.checkpoints()[0]}) {
     fs::remove_all(path);  // the last checkpoint
   }
   // The coordinator had not heard of this command's end and ended it with the former attempt.
   commands_[0].mutable_none();
   const auto second = RunSessions(job, 2, 2);
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
-  EXPECT_EQ(second->outside.started().step, 8);
-  EXPECT_EQ(second->outside.started().last_command, 5);
-  EXPECT_FALSE(second->outside.finished().contains(1));
-  EXPECT_EQ(second->outside.applied(),
+  EXPECT_EQ(second->coordinator.started().step, 8);
+  EXPECT_EQ(second->coordinator.started().last_command, 5);
+  EXPECT_FALSE(second->coordinator.finished().contains(1));
+  EXPECT_EQ(second->coordinator.applied(),
             (std::map<int64_t, int64_t>{{1, 3}, {2, 7}, {4, 0}, {5, 11}}));
-  EXPECT_TRUE(second->outside.finished().at(2).ok());
-  EXPECT_EQ(second->outside.finished().at(3).code(), absl::StatusCode::kCancelled);
-  EXPECT_EQ(second->outside.losses().at(12), undisturbed->outside.losses().at(12));
+  EXPECT_TRUE(second->coordinator.finished().at(2).ok());
+  EXPECT_EQ(second->coordinator.finished().at(3).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(second->coordinator.losses().at(12), undisturbed->coordinator.losses().at(12));
 }
 
 TEST_F(SessionTest, WhatDoesNotCountAnyMoreIsKeptAndNotGoneOnFrom) {
   Job job = SmallJob();
   job.checkpoint = Every(4);
   const auto first = RunSessions(job, 1, 1, {}, /*stop_after=*/9);
-  const auto written = first->outside.checkpoints();
+  const auto written = first->coordinator.checkpoints();
   ASSERT_EQ(written.size(), 3u);
   start_.checkpoints.retired = {written[0]};
   const auto second = RunSessions(job, 1, 2, {written[2]});
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
-  EXPECT_EQ(second->outside.started().checkpoint_path, written[1]);
+  EXPECT_EQ(second->coordinator.started().checkpoint_path, written[1]);
   start_ = {};
   start_.checkpoints.from_scratch = true;
   const auto third = RunSessions(job, 1, 3, {written[2]});
   ASSERT_TRUE(third->ends[0].ok()) << third->ends[0].status();
-  EXPECT_EQ(third->outside.started().checkpoint_path, "");
-  EXPECT_EQ(third->outside.losses().begin()->first, 1);
-  for (const auto& found : third->outside.found()) {
+  EXPECT_EQ(third->coordinator.started().checkpoint_path, "");
+  EXPECT_EQ(third->coordinator.losses().begin()->first, 1);
+  for (const auto& found : third->coordinator.found()) {
     EXPECT_EQ(found.reason, "the job was told to start again from step 0");
   }
   for (const std::string& path : written) EXPECT_TRUE(fs::exists(path)) << path;
@@ -188,20 +189,20 @@ TEST_F(SessionTest, AJobGoesOnFromTheDirectoryThatSomebodyNamed) {
   job.checkpoint = Every(4);
   const auto first = RunSessions(job, 1, 1, {}, /*stop_after=*/9);
   const std::string copy = folder_ / "copy";
-  fs::copy(first->outside.checkpoints()[1], copy, fs::copy_options::recursive);
+  fs::copy(first->coordinator.checkpoints()[1], copy, fs::copy_options::recursive);
   start_.checkpoints.start_from = copy;
-  const auto second = RunSessions(job, 1, 2, first->outside.checkpoints());
+  const auto second = RunSessions(job, 1, 2, first->coordinator.checkpoints());
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
-  EXPECT_EQ(second->outside.started().checkpoint_path, copy);
-  EXPECT_EQ(second->outside.losses().begin()->first, 9);
-  EXPECT_EQ(second->outside.losses().at(12), undisturbed->outside.losses().at(12));
+  EXPECT_EQ(second->coordinator.started().checkpoint_path, copy);
+  EXPECT_EQ(second->coordinator.losses().begin()->first, 9);
+  EXPECT_EQ(second->coordinator.losses().at(12), undisturbed->coordinator.losses().at(12));
 }
 
 TEST_F(SessionTest, ADirectoryThatCannotBeReadHaltsTheJobAndOneThatDoesNotFitFailsIt) {
   Job job = SmallJob();
   job.checkpoint = Every(4);
   const auto first = RunSessions(job, 2, 1, {}, /*stop_after=*/5);
-  const auto written = first->outside.checkpoints();
+  const auto written = first->coordinator.checkpoints();
   start_.checkpoints.retired = written;
   start_.checkpoints.start_from = (folder_ / "nowhere").string();
   const auto second = RunSessions(job, 2, 2);
@@ -238,7 +239,7 @@ TEST_F(SessionTest, WithoutAnyReadableCheckpointTheJobDoesNotBeginAnewAndNothing
   Job job = SmallJob();
   job.checkpoint = Every(4);
   const auto first = RunSessions(job, 2, 1, {}, /*stop_after=*/9);
-  const auto written = first->outside.checkpoints();
+  const auto written = first->coordinator.checkpoints();
   const fs::path folder = fs::path(written[0]).parent_path();
   fs::rename(folder, folder_ / "away");
   const auto second = RunSessions(job, 2, 2, written);
@@ -247,13 +248,13 @@ TEST_F(SessionTest, WithoutAnyReadableCheckpointTheJobDoesNotBeginAnewAndNothing
   EXPECT_NE(std::string(status.message()).find(folder.string()), std::string::npos) << status;
   EXPECT_EQ(CauseOf(second->ends[1].status()), Cause::kCheckpointsUnreadable)
       << "whoever is heard first may be the only one";
-  EXPECT_TRUE(second->outside.bad().empty());
+  EXPECT_TRUE(second->coordinator.bad().empty());
   EXPECT_FALSE(fs::exists(folder)) << "in its place a mount would hide the rest";
 
   fs::rename(folder_ / "away", folder);
   const auto third = RunSessions(job, 2, 3, written);
   ASSERT_TRUE(third->ends[0].ok()) << third->ends[0].status();
-  EXPECT_EQ(third->outside.started().checkpoint_path, written[0]);
+  EXPECT_EQ(third->coordinator.started().checkpoint_path, written[0]);
   for (const std::string& path : written) EXPECT_TRUE(fs::exists(path)) << path;
 }
 
@@ -261,20 +262,20 @@ TEST_F(SessionTest, WhereAllAreDamagedTheJobDoesNotBeginAnewEither) {
   Job job = SmallJob();
   job.checkpoint = Every(4);
   const auto first = RunSessions(job, 2, 1, {}, /*stop_after=*/5);
-  const auto written = first->outside.checkpoints();
+  const auto written = first->coordinator.checkpoints();
   for (const std::string& path : written) {
     fs::resize_file(fs::path(path) / "rank-1.safetensors", 100);
   }
   const auto second = RunSessions(job, 2, 2, written);
   EXPECT_EQ(CauseOf(second->ends[0].status()), Cause::kCheckpointsUnreadable)
       << second->ends[0].status();
-  EXPECT_EQ(second->outside.bad(), written);
+  EXPECT_EQ(second->coordinator.bad(), written);
   // No checkpoint is left that could be named.
   start_.checkpoints.had_others = true;
   const auto third = RunSessions(job, 2, 3);
   EXPECT_EQ(CauseOf(third->ends[0].status()), Cause::kCheckpointsUnreadable)
       << third->ends[0].status();
-  EXPECT_TRUE(third->outside.losses().empty());
+  EXPECT_TRUE(third->coordinator.losses().empty());
 }
 
 TEST_F(SessionTest, AGenerationThatFindsANewerOneInTheFolderEnds) {

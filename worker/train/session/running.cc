@@ -27,7 +27,7 @@ Running::Running(std::unique_ptr<Loaded> loaded)
                  .training = changes_.has_value() ? &*changes_ : nullptr,
                  .skip_data =
                      [this](int64_t samples, bool dry_run) {
-                       return SkipSamples(SkipPartsOf(loaded_.get()), samples, dry_run);
+                       return SkipSamples(SkipDependenciesOf(loaded_.get()), samples, dry_run);
                      },
                  .evaluator = &forwards_.evaluation,
                  .generator = &forwards_.generator,

@@ -70,16 +70,16 @@ struct Forwards {
   Forwards(Loaded* loaded, LiveState* live, Calls* calls, const Background* background);
 
   EvaluationPasses passes;
-  const ForwardParts parts;
+  const ForwardDependencies parts;
   SessionEvaluation evaluation;
   SessionGenerator generator;
-  const PredictParts predict;
+  const PredictDependencies predict;
 };
 
 // Returns nullopt if the job trains nothing.
 std::optional<TrainabilityChanges> ChangesOf(Loaded* loaded, SessionRollCall* calls);
 // Returns the parts for SkipSamples. Called only if the job trains.
-SkipParts SkipPartsOf(Loaded* loaded);
+SkipDependencies SkipDependenciesOf(Loaded* loaded);
 
 // Threading: one thread.
 class Running {

@@ -83,17 +83,17 @@ Writers::Writers(Loaded* loaded, const CommandSchedule* schedule, LiveState* liv
             .session_state = &loaded->opened().state}) {
   Opened& opened = loaded->opened();
   if (loaded->trains()) {
-    gathering.emplace(Gathering::Parts{.identity = opened.identity,
-                                       .inputs = jobspec::InputFiles(opened.job.spec),
-                                       .lease = opened.parts.lease,
-                                       .learning_rates = &opened.job.schedule,
-                                       .session_state = &opened.state,
-                                       .reports = &opened.reports,
-                                       .communicator = opened.parts.files,
-                                       .background = background,
-                                       .writing = opened.writing,
-                                       .disk = &opened.disk,
-                                       .source = live});
+    gathering.emplace(Gathering::Dependencies{.identity = opened.identity,
+                                              .inputs = jobspec::InputFiles(opened.job.spec),
+                                              .lease = opened.parts.lease,
+                                              .learning_rates = &opened.job.schedule,
+                                              .session_state = &opened.state,
+                                              .reports = &opened.reports,
+                                              .communicator = opened.parts.files,
+                                              .background = background,
+                                              .writing = opened.writing,
+                                              .disk = &opened.disk,
+                                              .source = live});
   }
   if (opened.job.weights_export.has_value()) {
     weights_export.emplace(ExportOf(opened, &loaded->tokenizer));
@@ -136,7 +136,7 @@ std::optional<TrainabilityChanges> ChangesOf(Loaded* loaded, SessionRollCall* ca
                               .reports = &loaded->opened().reports});
 }
 
-SkipParts SkipPartsOf(Loaded* loaded) {
+SkipDependencies SkipDependenciesOf(Loaded* loaded) {
   Opened& opened = loaded->opened();
   const bool own_files = !loaded->agreed->data.train->own_sizes.empty();
   return {.job = &opened.job,

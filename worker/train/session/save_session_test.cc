@@ -34,7 +34,10 @@ using ::testing::SizeIs;
 constexpr char kIncarnation[] = "0a1b2c3d-4e5f-4a6b-8c9d-0e1f2a3b4c5d";
 
 // Takes the reports of rank 0, and changes files at chosen moments.
-class Outside : public CommandSource, public EventSink, public ExportGate, public LeaseHolder {
+class InMemoryCoordinator : public CommandSource,
+                            public EventSink,
+                            public ExportGate,
+                            public LeaseHolder {
  public:
   int64_t Newest() const override { return 0; }
   Command Get(int64_t) const override { return {}; }
@@ -112,12 +115,12 @@ class SaveSessionTest : public ::testing::Test {
                                .gradients = &data,
                                .parameters = &parameters,
                                .files = &files,
-                               .commands = &outside_,
-                               .events = &outside_,
+                               .commands = &coordinator_,
+                               .events = &coordinator_,
                                .checkpoints = {.recorded = recorded_},
-                               .export_gate = gated_ && rank == 0 ? &outside_ : nullptr,
+                               .export_gate = gated_ && rank == 0 ? &coordinator_ : nullptr,
                                .save_retry = absl::ZeroDuration(),
-                               .lease = rank == 0 ? &outside_ : nullptr};
+                               .lease = rank == 0 ? &coordinator_ : nullptr};
       auto session =
           Session::Create({"job", "instance", generation, rank, kIncarnation}, job, parts);
       ends[rank] = session.ok() ? (*session)->Run() : session.status();
@@ -143,23 +146,23 @@ class SaveSessionTest : public ::testing::Test {
   StrategyConfig strategy_ = parallel::DdpOptions{.bucket_bytes = 4096};
   bool gated_ = false;
   std::vector<std::string> recorded_;
-  Outside outside_;
+  InMemoryCoordinator coordinator_;
 };
 
 TEST_F(SaveSessionTest, ALastSaveThatFailsIsTriedAgain) {
   // The link points to itself, so the first attempt fails. Like every failed attempt, it removes
   // its leftovers, here the link.
-  outside_.on_first_step = [&] {
+  coordinator_.on_first_step = [&] {
     fs::create_symlink("step-4-g1.tmp", Path("ckpt/job/step-4-g1.tmp"));
   };
   const auto ends = Run(SmallJob());
   ASSERT_TRUE(ends[0].ok()) << ends[0].status();
-  EXPECT_THAT(outside_.failures, IsEmpty()) << "the second time counts";
-  EXPECT_THAT(outside_.checkpoints, SizeIs(2));
+  EXPECT_THAT(coordinator_.failures, IsEmpty()) << "the second time counts";
+  EXPECT_THAT(coordinator_.checkpoints, SizeIs(2));
 }
 
 TEST_F(SaveSessionTest, WithoutItsLastCheckpointEveryRankFailsForGoodAndTheWeightsAreKept) {
-  outside_.on_first_step = [&] { Obstruct(Path("ckpt/job")); };
+  coordinator_.on_first_step = [&] { Obstruct(Path("ckpt/job")); };
   const auto ends = Run(SmallJob());
   for (const auto& end : ends) {
     ASSERT_FALSE(end.ok());
@@ -167,21 +170,21 @@ TEST_F(SaveSessionTest, WithoutItsLastCheckpointEveryRankFailsForGoodAndTheWeigh
     EXPECT_EQ(Classify(end.status(), Phase::kRun), FailureKind::kPermanent);
     EXPECT_THAT(Message(end.status()), HasSubstr("the checkpoint at the end of training failed"));
   }
-  ASSERT_THAT(outside_.failures, SizeIs(2)) << "one report for each save";
-  EXPECT_EQ(outside_.failures[0].step, 2);
-  EXPECT_EQ(outside_.failures[1].step, 4);
+  ASSERT_THAT(coordinator_.failures, SizeIs(2)) << "one report for each save";
+  EXPECT_EQ(coordinator_.failures[0].step, 2);
+  EXPECT_EQ(coordinator_.failures[1].step, 4);
   EXPECT_TRUE(fs::exists(Path("out/model.safetensors")));
 }
 
 TEST_F(SaveSessionTest, ASaveThatFailsOnTheWayDoesNotEndTheJob) {
   Job job = SmallJob();
   job.stages = {FitStage{2, 0}, FitStage{2, 0}};
-  outside_.on_first_step = [&] {
+  coordinator_.on_first_step = [&] {
     ASSERT_TRUE(files::WriteAtomically(Path("ckpt/job/step-2-g1.tmp"), "x").ok());
   };
   const auto ends = Run(job);
   ASSERT_TRUE(ends[0].ok()) << ends[0].status();
-  EXPECT_THAT(outside_.failures, SizeIs(1));
+  EXPECT_THAT(coordinator_.failures, SizeIs(1));
 }
 
 TEST_F(SaveSessionTest, AnExportSaysWhoseItIsAndLeavesNoTemporaryFile) {
@@ -200,59 +203,59 @@ TEST_F(SaveSessionTest, AnExportThatCannotBeWrittenFailsEveryRankForGood) {
     fs::remove_all(Path("out"));
     fs::remove_all(Path("out-away"));
     fs::remove_all(Path("ckpt"));
-    outside_.on_first_step = [&] { Obstruct(Path("out")); };
+    coordinator_.on_first_step = [&] { Obstruct(Path("out")); };
     for (const auto& end : Run(SmallJob())) {
       ASSERT_FALSE(end.ok());
       EXPECT_EQ(CauseOf(end.status()), Cause::kFinalSaveFailed) << end.status();
       EXPECT_THAT(Message(end.status()), HasSubstr("export.path"));
     }
-    EXPECT_THAT(outside_.exports, IsEmpty());
+    EXPECT_THAT(coordinator_.exports, IsEmpty());
   }
 }
 
 TEST_F(SaveSessionTest, AnExportTakesItsPlaceOnlyAfterItIsGranted) {
   gated_ = true;
-  outside_.on_ask = [&](int times) {
+  coordinator_.on_ask = [&](int times) {
     EXPECT_TRUE(fs::exists(Temporary())) << "it is whole before anybody is asked";
     EXPECT_FALSE(fs::exists(Path("out/model.safetensors")));
     return times == 2;
   };
   const auto ends = Run(SmallJob());
   ASSERT_TRUE(ends[0].ok()) << ends[0].status();
-  EXPECT_EQ(outside_.asked, 2);
-  ASSERT_THAT(outside_.readies, SizeIs(1));
-  EXPECT_EQ(outside_.readies[0].temporary, Temporary());
-  EXPECT_EQ(outside_.readies[0].path, Path("out/model.safetensors"));
-  EXPECT_THAT(outside_.exports, SizeIs(1));
+  EXPECT_EQ(coordinator_.asked, 2);
+  ASSERT_THAT(coordinator_.readies, SizeIs(1));
+  EXPECT_EQ(coordinator_.readies[0].temporary, Temporary());
+  EXPECT_EQ(coordinator_.readies[0].path, Path("out/model.safetensors"));
+  EXPECT_THAT(coordinator_.exports, SizeIs(1));
   EXPECT_EQ(WriterOf(Path("out/model.safetensors")), "n");
 }
 
 TEST_F(SaveSessionTest, AnExportThatIsNeverGrantedStaysWhereItIsAndIsNamed) {
   gated_ = true;
-  outside_.on_ask = [](int) { return false; };
+  coordinator_.on_ask = [](int) { return false; };
   for (const auto& end : Run(SmallJob())) {
     EXPECT_EQ(CauseOf(end.status()), Cause::kFinalSaveFailed) << end.status();
     EXPECT_THAT(Message(end.status()), HasSubstr("the weights are in " + Temporary()));
   }
-  EXPECT_EQ(outside_.asked, 3);
+  EXPECT_EQ(coordinator_.asked, 3);
   EXPECT_EQ(WriterOf(Temporary()), "n");
   EXPECT_FALSE(fs::exists(Path("out/model.safetensors")));
 }
 
 // The process ends itself. The next generation does the remaining work of the job.
 TEST_F(SaveSessionTest, ALeaseThatEndsInTheLastSaveIsNoSaveThatFailed) {
-  outside_.lease_ends_in_save_of = 4;
+  coordinator_.lease_ends_in_save_of = 4;
   for (const auto& end : Run(SmallJob())) {
     ASSERT_FALSE(end.ok());
     EXPECT_EQ(CauseOf(end.status()), Cause::kNone) << end.status();
     EXPECT_EQ(Classify(end.status(), Phase::kRun), FailureKind::kConsequence) << end.status();
   }
-  EXPECT_THAT(outside_.failures, IsEmpty());
+  EXPECT_THAT(coordinator_.failures, IsEmpty());
 }
 
 TEST_F(SaveSessionTest, ALeaseThatEndsBeforeAnExportIsPlacedIsNoExportThatFailed) {
   gated_ = true;
-  outside_.on_ask = [&](int) { return outside_.lease_over = true; };
+  coordinator_.on_ask = [&](int) { return coordinator_.lease_over = true; };
   for (const auto& end : Run(SmallJob())) {
     ASSERT_FALSE(end.ok());
     EXPECT_EQ(CauseOf(end.status()), Cause::kNone) << end.status();
@@ -270,7 +273,7 @@ TEST_F(SaveSessionTest, DataThatIsGoneIsTheNodesFaultWhereTheJobCouldReadItBefor
   Job job = SmallJob();
   job.weights_export.reset();
   for (const auto& end : Run(job)) ASSERT_TRUE(end.ok()) << end.status();
-  recorded_ = outside_.checkpoints;
+  recorded_ = coordinator_.checkpoints;
   fs::rename(Path("train.bin"), Path("away"));
   for (const auto& end : Run(job, /*generation=*/2)) {
     EXPECT_EQ(CauseOf(end.status()), Cause::kNodeFault) << end.status();
@@ -282,7 +285,7 @@ TEST_F(SaveSessionTest, AFileOfSomebodyElseIsRefusedBeforeTraining) {
   ASSERT_TRUE(files::CreateDirectories(Path("out")).ok());
   ASSERT_TRUE(files::WriteAtomically(Path("out/model.safetensors"), "theirs").ok());
   bool trained = false;
-  outside_.on_first_step = [&] { trained = true; };
+  coordinator_.on_first_step = [&] { trained = true; };
   const auto refused = Run(SmallJob());
   EXPECT_EQ(Classify(refused[0].status(), Phase::kCreate), FailureKind::kPermanent);
   EXPECT_THAT(Message(refused[0].status()), HasSubstr("export.path"));
@@ -295,7 +298,7 @@ TEST_F(SaveSessionTest, AFileOfSomebodyElseIsRefusedBeforeTraining) {
 }
 
 TEST_F(SaveSessionTest, AFileThatCameDuringTheTrainingIsNotReplaced) {
-  outside_.on_first_step = [&] {
+  coordinator_.on_first_step = [&] {
     ASSERT_TRUE(files::WriteAtomically(Path("out/model.safetensors"), "theirs").ok());
   };
   const auto ends = Run(SmallJob());
@@ -310,7 +313,7 @@ TEST_F(SaveSessionTest, WeightsThatAnOlderGenerationLeftAreRemovedOnceThereAreOt
   ASSERT_TRUE(files::WriteAtomically(Temporary(1), "half").ok());
   ASSERT_TRUE(files::WriteAtomically(Temporary(3), "newer").ok());
   Job job = SmallJob();
-  outside_.on_first_step = [&] { EXPECT_TRUE(fs::exists(Temporary(1))); };
+  coordinator_.on_first_step = [&] { EXPECT_TRUE(fs::exists(Temporary(1))); };
   const auto ends = Run(job, /*generation=*/2);
   ASSERT_TRUE(ends[0].ok()) << ends[0].status();
   EXPECT_FALSE(fs::exists(Temporary(1)));

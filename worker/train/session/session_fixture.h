@@ -25,7 +25,7 @@
 #include "worker/models/spec_from_json.h"
 #include "worker/train/job/job.h"
 #include "worker/train/ranks/rank_threads.h"
-#include "worker/train/reports/outside.h"
+#include "worker/train/reports/coordinator_interface.h"
 #include "worker/train/reports/test_commands.h"
 #include "worker/train/session/session.h"
 
@@ -41,7 +41,7 @@ inline const std::vector<StrategyConfig>& Strategies() {
 }
 
 // Takes the reports of rank 0, and gives commands after a step has been reported.
-class Outside : public CommandSource, public EventSink {
+class InMemoryCoordinator : public CommandSource, public EventSink {
  public:
   int64_t Newest() const override {
     std::lock_guard lock(mutex_);
@@ -119,7 +119,7 @@ class Outside : public CommandSource, public EventSink {
     return messages;
   }
   std::vector<std::string> bad() const { return bad_; }
-  std::vector<CheckpointsFound::One> found() const { return found_; }
+  std::vector<CheckpointsFound::Checkpoint> found() const { return found_; }
   SessionStarted started() const { return started_; }
   std::vector<std::string> notice_reasons() const {
     std::vector<std::string> reasons;
@@ -145,7 +145,7 @@ class Outside : public CommandSource, public EventSink {
   std::vector<std::string> checkpoints_;
   std::vector<std::string> best_;
   std::vector<std::string> bad_;
-  std::vector<CheckpointsFound::One> found_;
+  std::vector<CheckpointsFound::Checkpoint> found_;
   SessionStarted started_;
   std::vector<Command> commands_;
   bool until_a_test_ = false;
@@ -157,7 +157,7 @@ class Outside : public CommandSource, public EventSink {
 
 struct Result {
   std::vector<absl::StatusOr<SessionEnd>> ends;
-  Outside outside;
+  InMemoryCoordinator coordinator;
   std::deque<activity::Activity> activities;  // by rank
 };
 
@@ -206,11 +206,11 @@ class SessionTest : public ::testing::Test {
                                       std::vector<std::string> checkpoints = {},
                                       int64_t stop_after = 0, int kill_rank = -1) {
     auto result = std::make_unique<Result>();
-    result->outside.StopAfterStep(stop_after);
-    result->outside.SetCommands(commands_);
-    if (commands_after_a_test_) result->outside.HoldCommandsUntilATest();
-    result->outside.PreemptInStep(preempt_in_step_);
-    result->outside.Watch(watch_);
+    result->coordinator.StopAfterStep(stop_after);
+    result->coordinator.SetCommands(commands_);
+    if (commands_after_a_test_) result->coordinator.HoldCommandsUntilATest();
+    result->coordinator.PreemptInStep(preempt_in_step_);
+    result->coordinator.Watch(watch_);
     result->ends.assign(world_size, absl::UnknownError("did not run"));
     for (int rank = 0; rank < world_size; ++rank) result->activities.emplace_back();
     RunRanks(
@@ -224,8 +224,8 @@ class SessionTest : public ::testing::Test {
           parts.gradients = &data;
           parts.parameters = &parameters;
           parts.files = &files;
-          parts.commands = &result->outside;
-          parts.events = &result->outside;
+          parts.commands = &result->coordinator;
+          parts.events = &result->coordinator;
           parts.checkpoints.recorded = checkpoints;
           auto session = Session::Create(
               {"job", job_instance_, generation, rank, "process-" + std::to_string(rank)},

@@ -10,7 +10,7 @@
 #include "worker/comm/communicator.h"
 #include "worker/comm/flight/flight_recorder.h"
 #include "worker/train/job/stages.h"
-#include "worker/train/reports/outside.h"
+#include "worker/train/reports/coordinator_interface.h"
 #include "worker/train/save/checkpoints.h"
 
 namespace muster::train {

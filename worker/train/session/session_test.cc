@@ -47,8 +47,8 @@ TEST_F(SessionTest, TrainsToTheEndAtEveryWorldSize) {
       EXPECT_EQ(end->step, 12);
       EXPECT_FALSE(end->stopped);
     }
-    ASSERT_EQ(run->outside.losses().size(), 12u);
-    EXPECT_LT(run->outside.losses().at(12), run->outside.losses().at(1));
+    ASSERT_EQ(run->coordinator.losses().size(), 12u);
+    EXPECT_LT(run->coordinator.losses().at(12), run->coordinator.losses().at(1));
   }
 }
 
@@ -59,8 +59,9 @@ TEST_F(SessionTest, LibTorchHasTheThreadsOfTheJobInTheThreadOfTheSession) {
     job.numerics.threads = threads;
     RunRanks(1, [&](int rank, comm::Communicator& control, comm::Communicator& data,
                     comm::Communicator& parameters, comm::Communicator& files) {
-      Outside outside;
-      const SessionParts parts{&control, &data, &parameters, &files, &outside, &outside, {}};
+      InMemoryCoordinator coordinator;
+      const SessionParts parts{&control,     &data,        &parameters, &files,
+                               &coordinator, &coordinator, {}};
       const auto session =
           Session::Create({"job", job_instance_, 1, rank, "incarnation"}, job, parts);
       ASSERT_TRUE(session.ok()) << session.status();
@@ -76,8 +77,8 @@ TEST_F(SessionTest, ValidationChangesNothingInTraining) {
   const auto plain = RunSessions(SmallJob(), 2);
   const auto validated = RunSessions(with, 2);
   ASSERT_TRUE(validated->ends[0].ok()) << validated->ends[0].status();
-  EXPECT_EQ(validated->outside.validations().size(), 7u);
-  EXPECT_EQ(plain->outside.losses(), validated->outside.losses());
+  EXPECT_EQ(validated->coordinator.validations().size(), 7u);
+  EXPECT_EQ(plain->coordinator.losses(), validated->coordinator.losses());
 }
 
 TEST_F(SessionTest, ValidationIsTheSameMeanAtEveryWorldSize) {
@@ -87,10 +88,10 @@ TEST_F(SessionTest, ValidationIsTheSameMeanAtEveryWorldSize) {
   job.data.train.reset();
   const auto alone = RunSessions(job, 1);
   ASSERT_TRUE(alone->ends[0].ok()) << alone->ends[0].status();
-  const double expected = alone->outside.validations().at(0);
+  const double expected = alone->coordinator.validations().at(0);
   for (int world_size = 2; world_size <= 4; ++world_size) {
     // With 11 samples, some of 2 to 4 ranks has fewer. Only the order of the sums differs.
-    EXPECT_NEAR(RunSessions(job, world_size)->outside.validations().at(0), expected, 1e-6);
+    EXPECT_NEAR(RunSessions(job, world_size)->coordinator.validations().at(0), expected, 1e-6);
   }
 }
 
@@ -107,14 +108,14 @@ TEST_F(SessionTest, AStopTakesEffectAtOneStepOnAllRanks) {
 // The commands of the only rank that hears of the preemption, after `after_step` steps are known.
 class Preempting : public CommandSource {
  public:
-  Preempting(const Outside* outside, int64_t after_step)
-      : outside_(outside), after_step_(after_step) {}
-  int64_t Newest() const override { return outside_->Newest(); }
-  Command Get(int64_t number) const override { return outside_->Get(number); }
-  bool Preempted() const override { return outside_->newest_step() >= after_step_; }
+  Preempting(const InMemoryCoordinator* coordinator, int64_t after_step)
+      : coordinator_(coordinator), after_step_(after_step) {}
+  int64_t Newest() const override { return coordinator_->Newest(); }
+  Command Get(int64_t number) const override { return coordinator_->Get(number); }
+  bool Preempted() const override { return coordinator_->newest_step() >= after_step_; }
 
  private:
-  const Outside* const outside_;
+  const InMemoryCoordinator* const coordinator_;
   const int64_t after_step_;
 };
 
@@ -124,12 +125,13 @@ TEST_F(SessionTest, WhereOneRankIsPreemptedAllSaveAtOneStepAndTheJobGoesOnBitwis
   job.checkpoint = Every(100);  // no periodic save is due
   Result first;
   first.ends.assign(2, absl::UnknownError("did not run"));
-  const Preempting preempting(&first.outside, 5);
+  const Preempting preempting(&first.coordinator, 5);
   RunRanks(2, [&](int rank, comm::Communicator& control, comm::Communicator& data,
                   comm::Communicator& parameters, comm::Communicator& files) {
-    const CommandSource* commands = &first.outside;
+    const CommandSource* commands = &first.coordinator;
     if (rank == 1) commands = &preempting;
-    const SessionParts parts{&control, &data, &parameters, &files, commands, &first.outside, {}};
+    const SessionParts parts{&control,           &data, &parameters, &files, commands,
+                             &first.coordinator, {}};
     auto session = Session::Create({"job", job_instance_, 1, rank, "incarnation"}, job, parts);
     first.ends[rank] = session.ok() ? (*session)->Run() : session.status();
   });
@@ -140,32 +142,32 @@ TEST_F(SessionTest, WhereOneRankIsPreemptedAllSaveAtOneStepAndTheJobGoesOnBitwis
     EXPECT_EQ(end->step, first.ends[0]->step);
     EXPECT_LT(end->step, 12);
   }
-  ASSERT_EQ(first.outside.checkpoints().size(), 1u);
-  const auto next = RunSessions(job, 2, 2, first.outside.checkpoints());
+  ASSERT_EQ(first.coordinator.checkpoints().size(), 1u);
+  const auto next = RunSessions(job, 2, 2, first.coordinator.checkpoints());
   ASSERT_TRUE(next->ends[0].ok()) << next->ends[0].status();
   EXPECT_FALSE(next->ends[0]->preempted);
-  EXPECT_EQ(next->outside.losses().begin()->first, first.ends[0]->step + 1)
+  EXPECT_EQ(next->coordinator.losses().begin()->first, first.ends[0]->step + 1)
       << "no step is done twice";
-  auto losses = first.outside.losses();
-  losses.merge(next->outside.losses());
-  EXPECT_EQ(losses, undisturbed->outside.losses());
+  auto losses = first.coordinator.losses();
+  losses.merge(next->coordinator.losses());
+  EXPECT_EQ(losses, undisturbed->coordinator.losses());
 }
 
 // The commands of the only rank that is told of the preemption, in step `step`; 0: at the start.
 class PreemptedDuring : public CommandSource, public EventSink {
  public:
-  PreemptedDuring(Outside* outside, int64_t step)
-      : outside_(outside), step_(step), preempted_(step == 0) {}
-  int64_t Newest() const override { return outside_->Newest(); }
-  Command Get(int64_t number) const override { return outside_->Get(number); }
+  PreemptedDuring(InMemoryCoordinator* coordinator, int64_t step)
+      : coordinator_(coordinator), step_(step), preempted_(step == 0) {}
+  int64_t Newest() const override { return coordinator_->Newest(); }
+  Command Get(int64_t number) const override { return coordinator_->Get(number); }
   bool Preempted() const override { return preempted_; }
-  void Report(const Event& event) override { outside_->Report(event); }
+  void Report(const Event& event) override { coordinator_->Report(event); }
   void Progress(int64_t step, const char*, const char* doing) override {
     if (step + 1 == step_ && std::string(doing) == "training") preempted_ = true;
   }
 
  private:
-  Outside* const outside_;
+  InMemoryCoordinator* const coordinator_;
   const int64_t step_;
   bool preempted_;
 };
@@ -177,7 +179,7 @@ class DueValidationTest : public SessionTest {
                                        const std::vector<std::string>& checkpoints = {}) {
     auto result = std::make_unique<Result>();
     result->ends.assign(2, absl::UnknownError("did not run"));
-    PreemptedDuring source(&result->outside, step);
+    PreemptedDuring source(&result->coordinator, step);
     RunRanks(2, [&](int rank, comm::Communicator& control, comm::Communicator& data,
                     comm::Communicator& parameters, comm::Communicator& files) {
       SessionParts parts;
@@ -185,8 +187,8 @@ class DueValidationTest : public SessionTest {
       parts.gradients = &data;
       parts.parameters = &parameters;
       parts.files = &files;
-      parts.commands = &result->outside;
-      parts.events = &result->outside;
+      parts.commands = &result->coordinator;
+      parts.events = &result->coordinator;
       if (rank == 1) {
         parts.commands = &source;
         parts.events = &source;
@@ -217,23 +219,23 @@ TEST_F(DueValidationTest, IsLeftToTheNextGenerationWhichRunsItFirst) {
       EXPECT_TRUE(end->preempted);
       EXPECT_EQ(end->step, step);
     }
-    EXPECT_FALSE(first->outside.validations().contains(step)) << "the save comes first";
-    ASSERT_EQ(first->outside.checkpoints().size(), 1u);
+    EXPECT_FALSE(first->coordinator.validations().contains(step)) << "the save comes first";
+    ASSERT_EQ(first->coordinator.checkpoints().size(), 1u);
     // A generation that must leave at once leaves the pass to the next generation, too.
-    const auto second = RunPreempted(job, 0, 2, first->outside.checkpoints());
+    const auto second = RunPreempted(job, 0, 2, first->coordinator.checkpoints());
     ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
     EXPECT_TRUE(second->ends[0]->preempted);
-    EXPECT_TRUE(second->outside.validations().empty());
-    const auto third = RunSessions(job, 2, 3, first->outside.checkpoints());
+    EXPECT_TRUE(second->coordinator.validations().empty());
+    const auto third = RunSessions(job, 2, 3, first->coordinator.checkpoints());
     ASSERT_TRUE(third->ends[0].ok()) << third->ends[0].status();
     EXPECT_FALSE(third->ends[0]->preempted);
     EXPECT_EQ(third->ends[0]->step, 12);
-    auto validations = first->outside.validations();
-    validations.merge(third->outside.validations());
-    EXPECT_EQ(validations, undisturbed->outside.validations());
-    auto losses = first->outside.losses();
-    losses.merge(third->outside.losses());
-    EXPECT_EQ(losses, undisturbed->outside.losses());
+    auto validations = first->coordinator.validations();
+    validations.merge(third->coordinator.validations());
+    EXPECT_EQ(validations, undisturbed->coordinator.validations());
+    auto losses = first->coordinator.losses();
+    losses.merge(third->coordinator.losses());
+    EXPECT_EQ(losses, undisturbed->coordinator.losses());
   }
 }
 
@@ -243,24 +245,24 @@ TEST_F(DueValidationTest, IsRunOnceWhereTheJobGoesOnFromALaterCheckpoint) {
   const auto first = RunPreempted(job, 6);
   ASSERT_TRUE(first->ends[0].ok()) << first->ends[0].status();
   // The roll call record with the preemption is sent in the next step.
-  const auto second = RunPreempted(job, 7, 2, first->outside.checkpoints());
+  const auto second = RunPreempted(job, 7, 2, first->coordinator.checkpoints());
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
   EXPECT_EQ(second->ends[0]->step, 8);
-  EXPECT_TRUE(second->outside.validations().contains(6));
-  const auto third = RunSessions(job, 2, 3, second->outside.checkpoints());
+  EXPECT_TRUE(second->coordinator.validations().contains(6));
+  const auto third = RunSessions(job, 2, 3, second->coordinator.checkpoints());
   ASSERT_TRUE(third->ends[0].ok()) << third->ends[0].status();
-  EXPECT_EQ(third->outside.validations().begin()->first, 9);
+  EXPECT_EQ(third->coordinator.validations().begin()->first, 9);
 }
 
 TEST_F(DueValidationTest, WithoutCheckpointsTheStepComesAgainUnlessItIsTheLast) {
   const auto early = RunPreempted(ValidatingJob(), 6);
   ASSERT_TRUE(early->ends[0].ok()) << early->ends[0].status();
   EXPECT_TRUE(early->ends[0]->preempted);
-  EXPECT_FALSE(early->outside.validations().contains(6));
+  EXPECT_FALSE(early->coordinator.validations().contains(6));
   const auto late = RunPreempted(ValidatingJob(), 12);
   ASSERT_TRUE(late->ends[0].ok()) << late->ends[0].status();
   EXPECT_FALSE(late->ends[0]->preempted) << "all of its work is done";
-  EXPECT_TRUE(late->outside.validations().contains(12));
+  EXPECT_TRUE(late->coordinator.validations().contains(12));
 }
 
 TEST_F(SessionTest, AMissingRankIsAConsequenceForTheOthers) {
@@ -300,7 +302,7 @@ TEST_F(SessionTest, ParametersThatAreNotFiniteAreNotKept) {
           << end.status();
     }
     EXPECT_GE(found, steps == 1 ? 2 : 1);
-    EXPECT_TRUE(run->outside.checkpoints().empty());
+    EXPECT_TRUE(run->coordinator.checkpoints().empty());
     EXPECT_FALSE(fs::exists(job.weights_export->path));
   }
 }
@@ -326,8 +328,8 @@ TEST_F(SessionTest, ExportsTheWeights) {
   validate.stages = {ValidateStage{}};
   validate.spec.mutable_model()->set_weights(job.weights_export->path);
   job.stages.push_back(ValidateStage{});
-  const double expected = RunSessions(job, 2)->outside.validations().at(12);
-  EXPECT_EQ(RunSessions(validate, 2)->outside.validations().at(0), expected);
+  const double expected = RunSessions(job, 2)->coordinator.validations().at(12);
+  EXPECT_EQ(RunSessions(validate, 2)->coordinator.validations().at(0), expected);
 }
 
 TEST_F(SessionTest, AFileForEachRankResumesBitwiseInAnyEpoch) {
@@ -343,17 +345,17 @@ TEST_F(SessionTest, AFileForEachRankResumesBitwiseInAnyEpoch) {
   job.checkpoint = Every(7);
   auto first = RunSessions(job, 2, 1, {}, /*stop_after=*/13);
   ASSERT_TRUE(first->ends[0].ok()) << first->ends[0].status();
-  auto losses = first->outside.losses();
+  auto losses = first->coordinator.losses();
   EXPECT_LT(losses.size(), 25u);
-  const auto second = RunSessions(job, 2, 2, first->outside.checkpoints());
+  const auto second = RunSessions(job, 2, 2, first->coordinator.checkpoints());
   ASSERT_TRUE(second->ends[1].ok()) << second->ends[1].status();
-  for (const auto& [step, loss] : second->outside.losses()) losses[step] = loss;
-  EXPECT_EQ(losses, undisturbed->outside.losses());
+  for (const auto& [step, loss] : second->coordinator.losses()) losses[step] = loss;
+  EXPECT_EQ(losses, undisturbed->coordinator.losses());
   // Another order of the files changes the training: each rank reads another file.
   job.data.train =
       TokenFiles{.paths = {folder_ / "short.bin", folder_ / "train.bin"}, .per_rank = true};
   job.checkpoint.reset();
-  EXPECT_NE(RunSessions(job, 2)->outside.losses(), undisturbed->outside.losses());
+  EXPECT_NE(RunSessions(job, 2)->coordinator.losses(), undisturbed->coordinator.losses());
 }
 
 TEST_F(SessionTest, ValidationOverFilesOfTheRanksCountsEverySampleOnce) {
@@ -366,11 +368,11 @@ TEST_F(SessionTest, ValidationOverFilesOfTheRanksCountsEverySampleOnce) {
   job.optimizer.reset();
   job.data.train.reset();
   job.data.validate = TokenFiles{.paths = paths};
-  const double expected = RunSessions(job, 1)->outside.validations().at(0);
+  const double expected = RunSessions(job, 1)->coordinator.validations().at(0);
   job.data.validate = TokenFiles{.paths = paths, .per_rank = true};
   const auto own = RunSessions(job, 3);
   ASSERT_TRUE(own->ends[2].ok()) << own->ends[2].status();
-  EXPECT_NEAR(own->outside.validations().at(0), expected,
+  EXPECT_NEAR(own->coordinator.validations().at(0), expected,
               1e-6);  // only the order of the sums differs
 }
 

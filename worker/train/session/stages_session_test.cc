@@ -53,11 +53,11 @@ TEST_F(StagesTest, TrainingIsBitwiseTheSameWithEvaluationInBetween) {
     job.stages = {TestStage{},     FitStage{4, 2}, TestStage{},   FitStage{5, 0},
                   ValidateStage{}, TestStage{},    FitStage{3, 0}};
     const auto staged = Good(job);
-    EXPECT_EQ(staged->outside.losses(), plain->outside.losses());
+    EXPECT_EQ(staged->coordinator.losses(), plain->coordinator.losses());
     EXPECT_EQ(staged->ends[0]->step, 12);
-    EXPECT_EQ(staged->outside.tests().size(), 3u) << "after steps 0, 4 and 9";
-    EXPECT_EQ(staged->outside.validations().size(), 3u) << "after steps 2, 4 and 9";
-    EXPECT_THAT(staged->outside.stages(),
+    EXPECT_EQ(staged->coordinator.tests().size(), 3u) << "after steps 0, 4 and 9";
+    EXPECT_EQ(staged->coordinator.validations().size(), 3u) << "after steps 2, 4 and 9";
+    EXPECT_THAT(staged->coordinator.stages(),
                 ElementsAre("test", "fit", "test", "fit", "validate", "test", "fit"));
   }
 }
@@ -66,13 +66,13 @@ TEST_F(StagesTest, ATestReadsItsOwnData) {
   Job job = SmallJob();
   job.stages = {FitStage{2, 0}, ValidateStage{}, TestStage{}};
   const auto run = Good(job);
-  const v1::Evaluation test = run->outside.tests().at(2);
+  const v1::Evaluation test = run->coordinator.tests().at(2);
   EXPECT_EQ(test.samples(), 9u) << "(75 - 1) / 8";
   EXPECT_EQ(test.terms(), 72u);
   EXPECT_TRUE(test.has_perplexity());
   EXPECT_TRUE(test.has_accuracy());
   EXPECT_FALSE(test.has_classes()) << "tokens are no classes";
-  EXPECT_NE(test.loss(), run->outside.validations().at(2));
+  EXPECT_NE(test.loss(), run->coordinator.validations().at(2));
   std::filesystem::remove(folder_ / "test.bin");
   EXPECT_THAT(std::string(RunSessions(job, 2)->ends[1].status().message()), HasSubstr("data.test"));
 }
@@ -85,13 +85,13 @@ TEST_F(StagesTest, AnEpochIsOnePassOverTheData) {
                 FitStage{.steps = 0, .epochs = 1}};
   const auto epochs = Good(job);
   EXPECT_EQ(epochs->ends[0]->step, 24);
-  EXPECT_EQ(epochs->outside.started().total_steps, 24);
-  EXPECT_EQ(epochs->outside.tests().count(12), 1u);
-  EXPECT_EQ(epochs->outside.validations().count(12), 1u) << "after one epoch";
+  EXPECT_EQ(epochs->coordinator.started().total_steps, 24);
+  EXPECT_EQ(epochs->coordinator.tests().count(12), 1u);
+  EXPECT_EQ(epochs->coordinator.validations().count(12), 1u) << "after one epoch";
   // The schedule ends with the last step.
   job.schedule = optim::WarmupCosine{.warmup_steps = 3, .total_steps = 24};
   job.stages = {FitStage{24, 0}};
-  EXPECT_EQ(epochs->outside.losses(), Good(job)->outside.losses());
+  EXPECT_EQ(epochs->coordinator.losses(), Good(job)->coordinator.losses());
 }
 
 TEST_F(StagesTest, AnUnevenEpochIsItsStepsToTheLastSample) {
@@ -123,13 +123,13 @@ TEST_F(StagesTest, AJobByEpochsGoesOnInTheMiddleOfOneBitwise) {
   job.checkpoint = Every(5);
   const auto first = RunSessions(job, 2, 1, {}, /*stop_after=*/14);
   ASSERT_TRUE(first->ends[0].ok()) << first->ends[0].status();
-  const auto second = RunSessions(job, 2, 2, first->outside.checkpoints());
+  const auto second = RunSessions(job, 2, 2, first->coordinator.checkpoints());
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
-  auto losses = first->outside.losses();
-  for (const auto& [step, loss] : second->outside.losses()) losses[step] = loss;
-  EXPECT_EQ(losses, undisturbed->outside.losses());
-  EXPECT_EQ(second->outside.tests().at(24).SerializeAsString(),
-            undisturbed->outside.tests().at(24).SerializeAsString());
+  auto losses = first->coordinator.losses();
+  for (const auto& [step, loss] : second->coordinator.losses()) losses[step] = loss;
+  EXPECT_EQ(losses, undisturbed->coordinator.losses());
+  EXPECT_EQ(second->coordinator.tests().at(24).SerializeAsString(),
+            undisturbed->coordinator.tests().at(24).SerializeAsString());
 }
 
 TEST_F(StagesTest, AnEpochIsOnePassWithAnyNumberOfRanks) {
@@ -142,15 +142,15 @@ TEST_F(StagesTest, AnEpochIsOnePassWithAnyNumberOfRanks) {
   // 24 samples of the second epoch are done. A step takes 6 of 149 samples per rank.
   int64_t generation = 2;
   for (const auto& [ranks, steps] : std::map<int, int64_t>{{1, 20}, {2, 10}, {3, 6}}) {
-    const auto second = RunSessions(job, ranks, generation++, first->outside.checkpoints());
+    const auto second = RunSessions(job, ranks, generation++, first->coordinator.checkpoints());
     ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
     EXPECT_EQ(second->ends[0]->step, 14 + steps);
-    EXPECT_EQ(second->outside.started().total_steps, 14 + steps);
-    EXPECT_EQ(second->outside.validations().size(), 1u);
-    EXPECT_EQ(second->outside.validations().begin()->first, 14 + steps);
+    EXPECT_EQ(second->coordinator.started().total_steps, 14 + steps);
+    EXPECT_EQ(second->coordinator.validations().size(), 1u);
+    EXPECT_EQ(second->coordinator.validations().begin()->first, 14 + steps);
     // Later generations would continue from this checkpoint.
-    std::filesystem::remove_all(second->outside.checkpoints().front());
-    const auto told = second->outside.notice_messages();
+    std::filesystem::remove_all(second->coordinator.checkpoints().front());
+    const auto told = second->coordinator.notice_messages();
     EXPECT_EQ(told.contains("STEPS_PER_EPOCH_CHANGED"), ranks != 2);
     if (ranks == 2) continue;
     EXPECT_THAT(told.at("STEPS_PER_EPOCH_CHANGED"),
@@ -165,12 +165,12 @@ TEST_F(StagesTest, AnEpochWhoseRestIsDroppedByALargerBatchHasItsPass) {
   const auto first = Good(job);
   job.stages = {FitStage{.steps = 0, .validate_every = 1, .epochs = 1}, TestStage{}};
   job.batch.accumulate = 4;  // 24 samples per step, of which 17 are left
-  const auto second = RunSessions(job, 2, 2, first->outside.checkpoints());
+  const auto second = RunSessions(job, 2, 2, first->coordinator.checkpoints());
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
   EXPECT_EQ(second->ends[0]->step, 11);
-  EXPECT_EQ(second->outside.validations().count(11), 1u);
-  EXPECT_EQ(second->outside.tests().count(11), 1u);
-  EXPECT_THAT(second->outside.losses(), IsEmpty());
+  EXPECT_EQ(second->coordinator.validations().count(11), 1u);
+  EXPECT_EQ(second->coordinator.tests().count(11), 1u);
+  EXPECT_THAT(second->coordinator.losses(), IsEmpty());
 }
 
 TEST_F(StagesTest, AnotherJobsCheckpointMustLeaveAStep) {
@@ -179,7 +179,7 @@ TEST_F(StagesTest, AnotherJobsCheckpointMustLeaveAStep) {
   job.checkpoint = Every(0);
   const auto other = Good(job);
   job.checkpoint.reset();
-  job.start = StartConfig{other->outside.checkpoints().front(), StartConfig::What::kEverything};
+  job.start = StartConfig{other->coordinator.checkpoints().front(), StartConfig::What::kEverything};
   job_instance_ = "another";
   const auto run = RunSessions(job, 2);
   EXPECT_EQ(CauseOf(run->ends[0].status()), Cause::kStartDoesNotFit);
@@ -198,7 +198,7 @@ TEST_F(StagesTest, AStageThatIsOverIsNotRunAgain) {
   const auto first = RunSessions(job, 2, 1, {}, /*stop_after=*/6);
   ASSERT_TRUE(first->ends[0].ok()) << first->ends[0].status();
   std::vector<std::string> of_step_6;
-  for (const std::string& path : first->outside.checkpoints()) {
+  for (const std::string& path : first->coordinator.checkpoints()) {
     if (path.find("step-6-") != std::string::npos) of_step_6 = {path};
   }
   ASSERT_EQ(of_step_6.size(), 1u);
@@ -211,10 +211,10 @@ TEST_F(StagesTest, AStageThatIsOverIsNotRunAgain) {
     start_.stages_done = done;
     auto run = RunSessions(job, 2, generation, of_step_6);
     EXPECT_TRUE(run->ends[0].ok()) << run->ends[0].status();
-    auto losses = run->outside.losses();
+    auto losses = run->coordinator.losses();
     EXPECT_EQ(losses.begin()->first, 7);
     for (const auto& [step, loss] : losses) {
-      EXPECT_EQ(loss, undisturbed->outside.losses().at(step)) << step;
+      EXPECT_EQ(loss, undisturbed->coordinator.losses().at(step)) << step;
     }
     for (const auto& entry : std::filesystem::directory_iterator(others)) {
       const bool other = entry.is_directory() && entry.path() != of_step_6[0];
@@ -224,17 +224,17 @@ TEST_F(StagesTest, AStageThatIsOverIsNotRunAgain) {
   };
   // The validation was over. The test starts again, with the same result.
   const auto in_the_test = run_from({3, 6}, 2);
-  EXPECT_THAT(in_the_test->outside.stages(), ElementsAre("test", "fit"));
-  EXPECT_EQ(in_the_test->outside.tests().at(6).SerializeAsString(),
-            undisturbed->outside.tests().at(6).SerializeAsString());
-  EXPECT_EQ(in_the_test->outside.stages_done().stages, 4);
-  EXPECT_EQ(in_the_test->outside.stages_done().step, 6);
+  EXPECT_THAT(in_the_test->coordinator.stages(), ElementsAre("test", "fit"));
+  EXPECT_EQ(in_the_test->coordinator.tests().at(6).SerializeAsString(),
+            undisturbed->coordinator.tests().at(6).SerializeAsString());
+  EXPECT_EQ(in_the_test->coordinator.stages_done().stages, 4);
+  EXPECT_EQ(in_the_test->coordinator.stages_done().step, 6);
   // Validation and test were over.
-  EXPECT_THAT(run_from({4, 6}, 3)->outside.stages(), ElementsAre("fit"));
+  EXPECT_THAT(run_from({4, 6}, 3)->coordinator.stages(), ElementsAre("fit"));
   // Nothing is known of step 6: the coordinator does not say, or says something of another step,
   // because a checkpoint was set aside.
-  EXPECT_THAT(run_from({}, 4)->outside.stages(), ElementsAre("validate", "test", "fit"));
-  EXPECT_THAT(run_from({1, 0}, 5)->outside.stages(), ElementsAre("validate", "test", "fit"));
+  EXPECT_THAT(run_from({}, 4)->coordinator.stages(), ElementsAre("validate", "test", "fit"));
+  EXPECT_THAT(run_from({1, 0}, 5)->coordinator.stages(), ElementsAre("validate", "test", "fit"));
 }
 
 TEST_F(StagesTest, CommandsThatAreDueAtTheLastStepComeBeforeAnythingIsFreed) {
@@ -249,10 +249,10 @@ TEST_F(StagesTest, CommandsThatAreDueAtTheLastStepComeBeforeAnythingIsFreed) {
     job.strategy = strategy;
     commands_ = {Numbered(1, GatherTo(path), 3)};
     const auto run = Good(job);
-    const auto finished = run->outside.finished();
+    const auto finished = run->coordinator.finished();
     EXPECT_TRUE(finished.at(1).ok()) << finished.at(1);
     EXPECT_TRUE(std::filesystem::exists(path));
-    EXPECT_EQ(run->outside.tests().size(), 1u);
+    EXPECT_EQ(run->coordinator.tests().size(), 1u);
   }
 }
 
@@ -273,9 +273,9 @@ TEST_F(StagesTest, CommandsAfterTheLastFitSayWhatIsFreed) {
                  Numbered(2, GatherTo(folder + ".pt"), 3), Numbered(3, RulesOf({freeze}), 3),
                  Numbered(4, ConsolidateTo(folder), 3)};
     const auto run = Good(job);
-    const auto finished = run->outside.finished();
+    const auto finished = run->coordinator.finished();
     EXPECT_TRUE(finished.at(1).ok()) << "there is one of this step: " << finished.at(1);
-    EXPECT_EQ(run->outside.checkpoints().size(), 1u);
+    EXPECT_EQ(run->coordinator.checkpoints().size(), 1u);
     for (const int64_t number : {2, 3}) {
       EXPECT_EQ(finished.at(number).code(), absl::StatusCode::kFailedPrecondition);
       EXPECT_THAT(std::string(finished.at(number).message()),
@@ -283,7 +283,7 @@ TEST_F(StagesTest, CommandsAfterTheLastFitSayWhatIsFreed) {
     }
     EXPECT_TRUE(finished.at(4).ok()) << finished.at(4);
     EXPECT_TRUE(std::filesystem::exists(folder + "/model.safetensors"));
-    EXPECT_EQ(run->outside.tests().size(), 1u);
+    EXPECT_EQ(run->coordinator.tests().size(), 1u);
   }
 }
 
@@ -296,8 +296,8 @@ TEST_F(StagesTest, ATestAfterTheLastFitSeesWhatTheOneBeforeAnotherFitSees) {
     job.stages = {FitStage{5, 0}, TestStage{}, FitStage{5, 0}};
     const auto before_more = Good(job);
     job.stages = {FitStage{5, 0}, TestStage{}};
-    EXPECT_EQ(Good(job)->outside.tests().at(5).SerializeAsString(),
-              before_more->outside.tests().at(5).SerializeAsString());
+    EXPECT_EQ(Good(job)->coordinator.tests().at(5).SerializeAsString(),
+              before_more->coordinator.tests().at(5).SerializeAsString());
   }
 }
 
@@ -309,22 +309,22 @@ TEST_F(StagesTest, WithoutFitAJobEvaluatesTheWeightsOfAnyCheckpoint) {
     std::filesystem::remove_all(folder_ / "ckpt");
     job.strategy = strategy;
     const auto trained = Good(job);
-    const v1::Evaluation expected = trained->outside.tests().at(4);
+    const v1::Evaluation expected = trained->coordinator.tests().at(4);
     Job test = SmallJob();
     test.data.train.reset();
     test.optimizer.reset();
     test.stages = {TestStage{}, ValidateStage{}};
-    test.start = StartConfig{trained->outside.checkpoints().at(0), StartConfig::What::kWeights};
+    test.start = StartConfig{trained->coordinator.checkpoints().at(0), StartConfig::What::kWeights};
     for (const StrategyConfig& other : Strategies()) {
       for (const int world_size : {1, 3}) {
         SCOPED_TRACE(StrategyName(strategy) + " to " + StrategyName(other));
         test.strategy = other;
         const auto run = Good(test, world_size);
-        const v1::Evaluation found = run->outside.tests().at(0);
+        const v1::Evaluation found = run->coordinator.tests().at(0);
         EXPECT_EQ(found.samples(), expected.samples());
         EXPECT_EQ(found.accuracy(), expected.accuracy()) << "counts are exact";
         EXPECT_NEAR(found.loss(), expected.loss(), 1e-6) << "sums have another order";
-        EXPECT_EQ(run->outside.started().total_steps, 0);
+        EXPECT_EQ(run->coordinator.started().total_steps, 0);
       }
     }
   }
@@ -367,7 +367,7 @@ TEST_F(StagesTest, APluginMakesItsModelOnceInASession) {
     job.stages = {ValidateStage{}, FitStage{2, 1}, TestStage{}, FitStage{2, 0}, TestStage{}};
     const auto run = Good(job);
     EXPECT_EQ(files::ReadFile(told).value_or(""), "made\nmade\n") << "each of the two ranks once";
-    const v1::ClassCounts classes = run->outside.tests().at(4).classes();
+    const v1::ClassCounts classes = run->coordinator.tests().at(4).classes();
     EXPECT_THAT(classes.targets(), ElementsAre(8, 5));
     EXPECT_EQ(classes.confusion_size(), 4);
   }

@@ -13,7 +13,7 @@
 
 #include "common/safetensors/safetensors.h"
 #include "worker/train/job/job.h"
-#include "worker/train/reports/outside.h"
+#include "worker/train/reports/coordinator_interface.h"
 #include "worker/train/reports/test_commands.h"
 #include "worker/train/session/session_fixture.h"
 
@@ -44,7 +44,7 @@ class SteeringIn16Bits : public SessionTest, public testing::WithParamInterface<
   // Returns the loss scale in the newest checkpoint.
   static float LossScale(const Result& result) {
     for (const auto& entry :
-         std::filesystem::recursive_directory_iterator(result.outside.checkpoints().at(0))) {
+         std::filesystem::recursive_directory_iterator(result.coordinator.checkpoints().at(0))) {
       if (entry.path().extension() != ".safetensors") continue;
       const auto file = safetensors::File::Open(entry.path());
       if (!file.ok()) continue;
@@ -84,11 +84,11 @@ TEST_P(SteeringIn16Bits, GivesTheBitsOfDdpInEveryStrategy) {
     const auto result = RunSessions(job, 3);
     for (const auto& end : result->ends) ASSERT_TRUE(end.ok()) << end.status();
     for (int64_t number = 1; number <= 4; ++number) {
-      EXPECT_TRUE(result->outside.finished().at(number).ok()) << number;
+      EXPECT_TRUE(result->coordinator.finished().at(number).ok()) << number;
     }
-    ASSERT_EQ(result->outside.losses().size(), 12u);
-    if (losses.empty()) losses = result->outside.losses();
-    EXPECT_EQ(result->outside.losses(), losses) << "strategy " << strategy.index();
+    ASSERT_EQ(result->coordinator.losses().size(), 12u);
+    if (losses.empty()) losses = result->coordinator.losses();
+    EXPECT_EQ(result->coordinator.losses(), losses) << "strategy " << strategy.index();
     if (job.numerics.precision != Precision::kFloat16) continue;
     // Without an overflow, the loss scale could only have grown.
     EXPECT_LT(LossScale(*result), job.numerics.loss_scale.initial);

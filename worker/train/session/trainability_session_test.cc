@@ -30,9 +30,9 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class Outside : public CommandSource, public EventSink {
+class InMemoryCoordinator : public CommandSource, public EventSink {
  public:
-  explicit Outside(std::vector<Command> commands) : commands_(std::move(commands)) {}
+  explicit InMemoryCoordinator(std::vector<Command> commands) : commands_(std::move(commands)) {}
   int64_t Newest() const override { return static_cast<int64_t>(commands_.size()); }
   Command Get(int64_t number) const override { return commands_[number - 1]; }
   void Report(const Event& event) override {
@@ -70,7 +70,7 @@ class Outside : public CommandSource, public EventSink {
 
 struct Result {
   std::vector<absl::StatusOr<SessionEnd>> ends;
-  std::unique_ptr<Outside> outside;
+  std::unique_ptr<InMemoryCoordinator> coordinator;
 };
 
 class TrainabilitySession : public testing::Test {
@@ -142,11 +142,12 @@ class TrainabilitySession : public testing::Test {
   Result Run(const Job& job, int world_size, std::vector<Command> commands = {}) {
     for (size_t i = 0; i < commands.size(); ++i) commands[i].set_number(i + 1);
     Result result{.ends = std::vector<absl::StatusOr<SessionEnd>>(world_size),
-                  .outside = std::make_unique<Outside>(std::move(commands))};
+                  .coordinator = std::make_unique<InMemoryCoordinator>(std::move(commands))};
     RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data,
                              comm::Communicator& parameters, comm::Communicator& files) {
       SessionParts parts{
-          &control, &data, &parameters, &files, result.outside.get(), result.outside.get(), {}};
+          &control, &data, &parameters, &files, result.coordinator.get(), result.coordinator.get(),
+          {}};
       if (rank == 0) parts.flight = flight_;
       const auto session = Session::Create({"job", "instance", 1, rank, "i"}, job, parts);
       result.ends[rank] = session.ok() ? (*session)->Run() : session.status();
@@ -176,10 +177,10 @@ TEST_F(TrainabilitySession, WhatModelCodeFreezesTakesEffectWithThatStep) {
     job.strategy = strategy;
     const Result result = Run(job, 2);
     ExpectDone(result);
-    EXPECT_THAT(result.outside->changes(),
+    EXPECT_THAT(result.coordinator->changes(),
                 ElementsAre("2: after 1 -weight", "3: after 2 +weight", "4: after 3 -weight",
                             "5: after 4 +weight", "6: after 5 -weight"));
-    EXPECT_EQ(result.outside->in_force().back().rules,
+    EXPECT_EQ(result.coordinator->in_force().back().rules,
               (std::vector<TrainableRule>{{true, "weight"}}));
   }
 }
@@ -192,9 +193,9 @@ TEST_F(TrainabilitySession, WhatModelCodeFreezesWaitsForACommandWhereTheJobSaysS
   ExpectDone(result);
   // After 3 steps no change is pending, because step 3 unfroze the weight again. Before step 4 the
   // hook froze the weight.
-  EXPECT_THAT(result.outside->changes(), ElementsAre("2: after 4 -weight"));
+  EXPECT_THAT(result.coordinator->changes(), ElementsAre("2: after 4 -weight"));
   std::vector<std::string> pending;
-  for (const auto& in_force : result.outside->in_force()) {
+  for (const auto& in_force : result.coordinator->in_force()) {
     pending.push_back(absl::StrCat(in_force.version, in_force.pending.empty() ? "" : " weight"));
   }
   EXPECT_THAT(pending, ElementsAre("1", "1 weight", "1", "1 weight", "2", "2 weight", "2"));
@@ -206,7 +207,7 @@ TEST_F(TrainabilitySession, WhatAnOperatorChangesIsNotUndoneByARefreshOfWhatMode
   // Before step 2 the code freezes the weight. The refresh after step 4 finds this change.
   const Result result = Run(job, 2, {Set({{true, "bias"}}, 2), At(4, A(v1::RefreshCommand()))});
   ExpectDone(result);
-  EXPECT_THAT(result.outside->changes(), ElementsAre("2: after 2 -bias", "3: after 4 -weight"));
+  EXPECT_THAT(result.coordinator->changes(), ElementsAre("2: after 2 -bias", "3: after 4 -weight"));
 }
 
 TEST_F(TrainabilitySession, RanksThatDifferInAMaskAreNamedWithTheParameter) {
@@ -290,9 +291,10 @@ TEST_F(TrainabilitySession, AForesightIsWhatHappens) {
                                Set(back, 4, /*dry_run=*/true), Set(back, 4)});
     ExpectDone(result);
     for (const int64_t number : {1, 3}) {
-      const auto& plan = std::get<TrainabilityPlan>(result.outside->finished().at(number).result);
+      const auto& plan =
+          std::get<TrainabilityPlan>(result.coordinator->finished().at(number).result);
       const auto& change =
-          std::get<TrainabilityChange>(result.outside->finished().at(number + 1).result);
+          std::get<TrainabilityChange>(result.coordinator->finished().at(number + 1).result);
       // A plan does not count the scalars, which are AdamW's steps.
       EXPECT_NEAR(static_cast<double>(plan.change.bytes_moved),
                   static_cast<double>(change.bytes_moved), 6 * 3 * 4);
@@ -301,7 +303,7 @@ TEST_F(TrainabilitySession, AForesightIsWhatHappens) {
       EXPECT_EQ(plan.change.trained, change.trained);
       EXPECT_EQ(plan.ranks.size(), 3);
     }
-    EXPECT_THAT(result.outside->changes(),
+    EXPECT_THAT(result.coordinator->changes(),
                 ElementsAre("2: after 2 -layers.0.weight -layers.0.bias -layers.2.bias",
                             "3: after 4 +layers.0.weight"));
   }
@@ -311,7 +313,7 @@ TEST_F(TrainabilitySession, AForesightIsWhatHappens) {
 TEST_F(TrainabilitySession, AFailedCommandSaysToProgramsWhy) {
   const auto reasons = [](const Result& result) {
     std::vector<std::string> found;
-    for (const auto& [number, finished] : result.outside->finished()) {
+    for (const auto& [number, finished] : result.coordinator->finished()) {
       EXPECT_FALSE(finished.status.ok()) << number;
       found.push_back(finished.reason);
     }
@@ -331,7 +333,7 @@ TEST_F(TrainabilitySession, AFailedCommandSaysToProgramsWhy) {
               ElementsAre("NO_OPTIMIZER", "NO_OPTIMIZER", "NO_OPTIMIZER", "NO_OPTIMIZER"));
   const Command late = At(3, RateOf(0.1));
   const auto cancelled = Run(MlpJob(), 2, {late, CancelOf(1), CancelOf(1)});
-  const auto& finished = cancelled.outside->finished();
+  const auto& finished = cancelled.coordinator->finished();
   EXPECT_EQ(finished.at(1).reason, "OPERATION_CANCELLED");
   EXPECT_TRUE(finished.at(2).status.ok());
   EXPECT_EQ(finished.at(3).reason, "OPERATION_APPLIED");
@@ -340,10 +342,10 @@ TEST_F(TrainabilitySession, AFailedCommandSaysToProgramsWhy) {
 TEST_F(TrainabilitySession, ACommandThatFitsNothingFailsAloneAndTrainingGoesOn) {
   const Result result = Run(MlpJob(), 2, {Set({{true, "layer.0.*"}}, 2), Set({{true, "*"}}, 3)});
   ExpectDone(result);
-  EXPECT_EQ(result.outside->finished().at(1).status,
+  EXPECT_EQ(result.coordinator->finished().at(1).status,
             absl::InvalidArgumentError(
                 "no parameter is named as 'layer.0.*'; did you mean 'layers.0.*'?"));
-  EXPECT_EQ(result.outside->changes().size(), 1);
+  EXPECT_EQ(result.coordinator->changes().size(), 1);
 }
 
 }  // namespace

@@ -80,11 +80,11 @@ TEST_F(WeightsSessionTest, AValueThatIsNotFiniteEndsAllRanksWithTheSameError) {
 }
 
 TEST_F(WeightsSessionTest, AllStrategiesTrainBitwiseFromTheSameValues) {
-  const auto losses = RunSessions(Loading(parallel::DdpOptions{}), 2)->outside.losses();
+  const auto losses = RunSessions(Loading(parallel::DdpOptions{}), 2)->coordinator.losses();
   ASSERT_EQ(losses.size(), 12u);
-  EXPECT_NE(losses, RunSessions(SmallJob(), 2)->outside.losses());
-  EXPECT_EQ(RunSessions(Loading(parallel::ShardedDdpOptions{}), 2)->outside.losses(), losses);
-  EXPECT_EQ(RunSessions(Loading(parallel::FsdpOptions{}), 2)->outside.losses(), losses);
+  EXPECT_NE(losses, RunSessions(SmallJob(), 2)->coordinator.losses());
+  EXPECT_EQ(RunSessions(Loading(parallel::ShardedDdpOptions{}), 2)->coordinator.losses(), losses);
+  EXPECT_EQ(RunSessions(Loading(parallel::FsdpOptions{}), 2)->coordinator.losses(), losses);
 }
 
 TEST_F(WeightsSessionTest, OneRankSaysWhatItHasTaken) {

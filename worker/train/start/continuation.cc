@@ -48,7 +48,7 @@ bool SameOrder(const SamplingRecord& a, const SamplingRecord& b) {
 data::Position PositionOf(const SamplingRecord& record) { return {record.epoch, record.cursor}; }
 
 // Whether these records lead to the position of the checkpoint.
-bool Fits(const std::vector<SamplingRecord>& sampling, const Past& past) {
+bool Fits(const std::vector<SamplingRecord>& sampling, const CheckpointSampling& past) {
   if (sampling.empty() || sampling[0].step != 0) return false;
   for (size_t i = 0; i < sampling.size(); ++i) {
     const std::optional<data::Pace> pace = PaceOf(sampling[i]);
@@ -62,18 +62,19 @@ bool Fits(const std::vector<SamplingRecord>& sampling, const Past& past) {
 }
 
 // Returns the samples that all steps have consumed, without dropped and added samples.
-int64_t Consumed(const Past& past, const SamplingRecord& own) {
+int64_t Consumed(const CheckpointSampling& past, const SamplingRecord& own) {
   return past.position.epoch * own.samples + past.position.cursor;
 }
 
 // Returns a batch size with which past.step steps consume at most the consumed samples.
-int64_t Slowest(const Past& past, const SamplingRecord& own) {
+int64_t Slowest(const CheckpointSampling& past, const SamplingRecord& own) {
   const int64_t ends = past.position.epoch + 1;
   return std::max<int64_t>(Consumed(past, own) / (past.step + ends), 1);
 }
 
 // Returns the records that led to the checkpoint; empty if they are not known.
-std::vector<SamplingRecord> History(const Past& past, const Present& present) {
+std::vector<SamplingRecord> History(const CheckpointSampling& past,
+                                    const SessionSampling& present) {
   if (!past.sampling.empty()) {
     return Fits(past.sampling, past) ? past.sampling : std::vector<SamplingRecord>();
   }
@@ -93,7 +94,7 @@ std::vector<SamplingRecord> History(const Past& past, const Present& present) {
 }
 
 // Returns a record for earlier steps with an unknown batch. Its batch is at most the real batch.
-SamplingRecord Unknown(const Past& past, SamplingRecord own) {
+SamplingRecord Unknown(const CheckpointSampling& past, SamplingRecord own) {
   own.global_batch = Slowest(past, own);
   own.last = NameOf(data::Last::kPad, kLasts);
   return own;
@@ -183,7 +184,7 @@ data::Timeline TimelineOf(const std::vector<SamplingRecord>& sampling) {
   return data::Timeline(std::move(spans));
 }
 
-Continuation Continue(const Past& past, const Present& present) {
+Continuation Continue(const CheckpointSampling& past, const SessionSampling& present) {
   Continuation continuation{.sampling = History(past, present), .position = past.position};
   std::vector<SamplingRecord>& sampling = continuation.sampling;
   SamplingRecord own = present.sampling;

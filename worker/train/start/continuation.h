@@ -27,7 +27,7 @@ manifest::SamplingRecord RecordOf(const Job& job, const data::Pace& pace, bool p
 data::Timeline TimelineOf(const std::vector<manifest::SamplingRecord>& sampling);
 
 // The contents of a checkpoint, which any version of the program may have written.
-struct Past {
+struct CheckpointSampling {
   int64_t step = 0;
   data::Position position;
   std::vector<manifest::SamplingRecord> sampling;  // empty: an older program wrote the checkpoint
@@ -35,7 +35,7 @@ struct Past {
 };
 
 // The session's own values: RecordOf, the ranks, and the job's stages. `ended`: that of PlanStages.
-struct Present {
+struct SessionSampling {
   manifest::SamplingRecord sampling;
   int64_t world_size = 1;
   std::vector<Stage> stages;
@@ -54,7 +54,7 @@ struct Continuation {
 // dropped samples stay dropped. A checkpoint of an older program does not name its batch. Then the
 // batch is the session's batch with the ranks of the checkpoint, if this batch fits the position;
 // otherwise the smallest batch that fits.
-Continuation Continue(const Past& past, const Present& present);
+Continuation Continue(const CheckpointSampling& past, const SessionSampling& present);
 
 }  // namespace muster::train
 

@@ -60,7 +60,7 @@ class OneJob {
     return now.told;
   }
 
-  const Past& past() const { return past_; }
+  const CheckpointSampling& past() const { return past_; }
   int64_t step() const { return past_.step; }
   bool over() const { return past_.step == total_; }
   // The number of trained samples of each epoch.
@@ -70,7 +70,7 @@ class OneJob {
 
  private:
   const std::vector<Stage> stages_;
-  Past past_;
+  CheckpointSampling past_;
   int64_t total_ = 0;
   std::map<int64_t, int64_t> trained_;
   std::vector<int64_t> passes_;
@@ -79,7 +79,7 @@ class OneJob {
 TEST(Continue, TheSameBatchAndDataGoOnAsTheyWere) {
   OneJob run(Epochs(2));
   run.Session(Own(149, 12), 14);
-  const Past past = run.past();
+  const CheckpointSampling past = run.past();
   const Continuation found = Continue(past, {Own(149, 12), 1, Epochs(2), {}});
   EXPECT_EQ(found.sampling, past.sampling);
   EXPECT_EQ(found.position, past.position);
@@ -223,7 +223,8 @@ TEST(Continue, NamesOtherDataAndAnotherOrderWithinAnEpoch) {
 
 TEST(Continue, ACheckpointOfAnOlderProgramIsReadByItsRanksOrItsPosition) {
   const auto at = [](int64_t step, data::Position position, int64_t world_size) {
-    return Past{.step = step, .position = position, .sampling = {}, .world_size = world_size};
+    return CheckpointSampling{
+        .step = step, .position = position, .sampling = {}, .world_size = world_size};
   };
   // 2 ranks wrote the checkpoint with 4 samples per step; 1 rank continues with 2 samples per step.
   auto found = Continue(at(6, {0, 24}, 2), {Own(26, 2), 1, Epochs(2), {}});
@@ -258,13 +259,13 @@ TEST(Continue, ACheckpointOfAnOlderProgramIsReadByItsRanksOrItsPosition) {
 TEST(Continue, RecordsThatDoNotLeadToThePositionDoNotCount) {
   OneJob run(Epochs(2));
   run.Session(Own(24, 4), 6);
-  for (auto change : std::vector<void (*)(Past*)>{
-           [](Past* past) { past->position.cursor = 20; },
-           [](Past* past) { past->sampling[0].last = "newer"; },
-           [](Past* past) { past->sampling[0].step = 1; },
-           [](Past* past) { past->sampling[0].global_batch = 25; },
-           [](Past* past) { past->sampling.push_back(past->sampling[0]); }}) {
-    Past past = run.past();
+  for (auto change : std::vector<void (*)(CheckpointSampling*)>{
+           [](CheckpointSampling* past) { past->position.cursor = 20; },
+           [](CheckpointSampling* past) { past->sampling[0].last = "newer"; },
+           [](CheckpointSampling* past) { past->sampling[0].step = 1; },
+           [](CheckpointSampling* past) { past->sampling[0].global_batch = 25; },
+           [](CheckpointSampling* past) { past->sampling.push_back(past->sampling[0]); }}) {
+    CheckpointSampling past = run.past();
     change(&past);
     const Continuation found = Continue(past, {Own(24, 4), 1, Epochs(2), {}});
     EXPECT_EQ(found.position, past.position);

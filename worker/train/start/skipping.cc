@@ -40,10 +40,11 @@ Places PlacesOf(const data::Pace& pace, data::Position first, int64_t samples, i
 
 }  // namespace
 
-absl::StatusOr<v1::SkippedData> SkipSamples(const SkipParts& parts, int64_t samples, bool dry_run) {
-  SessionState& state = *parts.session_state;
-  const data::Pace& pace = parts.sampler->pace();
-  const Places skip = PlacesOf(pace, pace.Begin(state.position), samples, parts.together);
+absl::StatusOr<v1::SkippedData> SkipSamples(const SkipDependencies& deps, int64_t samples,
+                                            bool dry_run) {
+  SessionState& state = *deps.session_state;
+  const data::Pace& pace = deps.sampler->pace();
+  const Places skip = PlacesOf(pace, pace.Begin(state.position), samples, deps.together);
   const data::Position& first = skip.first;
   const data::Position& last = skip.last;
   const data::Position next{last.epoch, last.cursor + 1};
@@ -56,8 +57,8 @@ absl::StatusOr<v1::SkippedData> SkipSamples(const SkipParts& parts, int64_t samp
   record.skipped = true;
   sampling.push_back(record);
   std::vector<PlannedStage> stages =
-      PlanStages(parts.job->stages, TimelineOf(sampling), state.validations.ended);
-  const auto stage = FitOfStep(*parts.stages, state.step + 1);
+      PlanStages(deps.job->stages, TimelineOf(sampling), state.validations.ended);
+  const auto stage = FitOfStep(*deps.stages, state.step + 1);
   const bool left = stage.has_value() && next.epoch <= kLastEpoch &&
                     std::get<FitUntil>(stages[stage->stage].what).end > state.step;
   if (!left) {
@@ -69,7 +70,7 @@ absl::StatusOr<v1::SkippedData> SkipSamples(const SkipParts& parts, int64_t samp
   }
   if (!state.validations.best.has_value()) {
     const absl::Status best =
-        CheckBest(parts.job->weights_export, stages, state.step, state.validation_due);
+        CheckBest(deps.job->weights_export, stages, state.step, state.validation_due);
     if (!best.ok()) return absl::FailedPreconditionError(best.message());
   }
   v1::SkippedData skipped;
@@ -82,10 +83,10 @@ absl::StatusOr<v1::SkippedData> SkipSamples(const SkipParts& parts, int64_t samp
   if (dry_run) return skipped;
   state.position = next;
   state.sampling = std::move(sampling);
-  *parts.stages = std::move(stages);
-  if (CountsInEpochs(parts.job->stages)) {
-    parts.job->schedule = parts.written;
-    optim::EndAt(ScheduledSteps(*parts.stages), &parts.job->schedule);
+  *deps.stages = std::move(stages);
+  if (CountsInEpochs(deps.job->stages)) {
+    deps.job->schedule = deps.written;
+    optim::EndAt(ScheduledSteps(*deps.stages), &deps.job->schedule);
   }
   return skipped;
 }

@@ -18,7 +18,7 @@
 namespace muster::train {
 
 // All must outlive the call. The call changes the objects that are not const.
-struct SkipParts {
+struct SkipDependencies {
   Job* job;  // the call changes the end of its schedule, if the end follows from the data
   SessionState* session_state;        // the call changes `position` and `sampling`
   std::vector<PlannedStage>* stages;  // the plan; the end of a stage by epochs may change
@@ -34,7 +34,8 @@ struct SkipParts {
 // the same calls and get the same result. FAILED_PRECONDITION on all ranks if no step of the stage
 // would be left, or no validation pass for the export of the best checkpoint. Threading: the
 // session's thread.
-absl::StatusOr<v1::SkippedData> SkipSamples(const SkipParts& parts, int64_t samples, bool dry_run);
+absl::StatusOr<v1::SkippedData> SkipSamples(const SkipDependencies& deps, int64_t samples,
+                                            bool dry_run);
 
 }  // namespace muster::train
 

@@ -131,8 +131,10 @@ TEST_F(SkippingTest, ASessionGoesOnFromACheckpointAfterIt) {
   Prepare({FitStage{.epochs = 2}});
   Skip(8);
   ASSERT_EQ(TotalSteps(stages_), 10);
-  const Past past{.step = 0, .position = state_.position, .sampling = state_.sampling};
-  const Present present{.sampling = RecordOf(job_, sampler_->pace(), false), .stages = job_.stages};
+  const CheckpointSampling past{
+      .step = 0, .position = state_.position, .sampling = state_.sampling};
+  const SessionSampling present{.sampling = RecordOf(job_, sampler_->pace(), false),
+                                .stages = job_.stages};
   const Continuation continuation = Continue(past, present);
   EXPECT_EQ(continuation.position, state_.position);
   EXPECT_EQ(continuation.sampling, state_.sampling);

@@ -40,9 +40,9 @@ struct StepPlan {
 // device and does not wait for results. Threading: the session's thread.
 class Stepper {
  public:
-  using Parts = StepParts;
+  using Dependencies = StepDependencies;
   // All parts must outlive the stepper.
-  explicit Stepper(const Parts& parts);
+  explicit Stepper(const Dependencies& deps);
 
   // Makes the step after which plan.step optimizer steps are done, with the samples that follow
   // plan.position. The outcome is the same on all ranks. With kSkipped and kOverflowed, parameters,
@@ -61,7 +61,7 @@ class Stepper {
 
   // FAILED_PRECONDITION: model code has frozen or unfrozen a parameter in this step.
   absl::Status CheckFlags(int64_t step) const;
-  bool by_terms() const { return parts_.job->batch.uneven_inputs.divide_by == DivideBy::kSamples; }
+  bool by_terms() const { return deps_.job->batch.uneven_inputs.divide_by == DivideBy::kSamples; }
   // Runs all micro-batches.
   absl::Status Accumulate(const StepPlan& plan, std::vector<MicroBatch>* ran);
   absl::Status ForwardBackward(const StepPlan& plan, int64_t micro_batch,
@@ -80,7 +80,7 @@ class Stepper {
   PendingStep Pending(std::vector<MicroBatch> ran, PendingUpdate update,
                       double learning_rate) const;
 
-  const Parts parts_;
+  const Dependencies deps_;
   // The all-reduce of loss terms in the newest step. They are members, so that Run can return an
   // error without waiting for the all-reduce: the other ranks must hear of the error first.
   at::Tensor terms_;

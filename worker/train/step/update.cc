@@ -14,19 +14,19 @@ PendingUpdate Done(const UpdateResult& result) {
 }
 
 // Removes the loss scale, divides and clips. False, on all ranks: a gradient is not finite.
-absl::StatusOr<bool> PrepareGradients(const StepParts& parts, double divisor,
+absl::StatusOr<bool> PrepareGradients(const StepDependencies& deps, double divisor,
                                       UpdateResult* result) {
-  const trace::Phase phase(parts.recorder, "norm and clipping");
-  const auto& clip = parts.job->numerics.clip_grad_norm;
-  const bool all = ChecksAllGradients(*parts.job);
-  const double scale = parts.scaler != nullptr ? parts.scaler->inverse_scale() : 1.0;
+  const trace::Phase phase(deps.recorder, "norm and clipping");
+  const auto& clip = deps.job->numerics.clip_grad_norm;
+  const bool all = ChecksAllGradients(*deps.job);
+  const double scale = deps.scaler != nullptr ? deps.scaler->inverse_scale() : 1.0;
   const auto factor = static_cast<float>(scale / divisor);
-  const auto& pieces = parts.strategy->pieces();
-  const auto& unused = parts.strategy->unused();
+  const auto& pieces = deps.strategy->pieces();
+  const auto& unused = deps.strategy->unused();
   if (factor != 1) optim::ScaleGradients(GradientsOf(pieces, unused, /*all=*/true), factor);
   const std::vector<at::Tensor> checked = GradientsOf(pieces, unused, all);
   ASSIGN_OR_RETURN(const at::Tensor sums,
-                   parts.strategy->GatherSums(device::HostTensor(optim::SumOfSquares(checked))));
+                   deps.strategy->GatherSums(device::HostTensor(optim::SumOfSquares(checked))));
   const auto values = device::HostValues<double>(sums);
   std::vector<optim::SquareSum> by_rank;
   for (size_t i = 0; i < values.size(); i += 2) by_rank.push_back({values[i], values[i + 1]});
@@ -48,8 +48,8 @@ bool ChecksAllGradients(const Job& job) {
          job.numerics.on_nan != OnNan::kFail;
 }
 
-bool AdjustsLossScale(const StepParts& parts) {
-  return parts.scaler != nullptr && (parts.trained == nullptr || parts.trained->any());
+bool AdjustsLossScale(const StepDependencies& deps) {
+  return deps.scaler != nullptr && (deps.trained == nullptr || deps.trained->any());
 }
 
 StepOutcome OutcomeOfNonFinite(const Job& job) {
@@ -73,31 +73,31 @@ std::vector<at::Tensor> GradientsOf(const std::vector<parallel::Piece>& pieces,
   return gradients;
 }
 
-absl::StatusOr<PendingUpdate> UpdateOnHost(const StepParts& parts, const UpdateStep& step) {
+absl::StatusOr<PendingUpdate> UpdateOnHost(const StepDependencies& deps, const UpdateStep& step) {
   UpdateResult result;
-  const auto& unused = parts.strategy->unused();
+  const auto& unused = deps.strategy->unused();
   for (size_t i = 0; i < unused.size(); ++i) {
-    if (unused[i].defined()) result.unused.push_back(parts.strategy->pieces()[i].parameter);
+    if (unused[i].defined()) result.unused.push_back(deps.strategy->pieces()[i].parameter);
   }
-  if (parts.scaler != nullptr) result.loss_scale = parts.scaler->scale();
-  ASSIGN_OR_RETURN(bool finite, PrepareGradients(parts, step.divisor, &result));
-  if (AdjustsLossScale(parts)) parts.scaler->Update(finite);
+  if (deps.scaler != nullptr) result.loss_scale = deps.scaler->scale();
+  ASSIGN_OR_RETURN(bool finite, PrepareGradients(deps, step.divisor, &result));
+  if (AdjustsLossScale(deps)) deps.scaler->Update(finite);
   if (finite) {
-    const absl::Status buffers = parts.finite->CheckBuffers(step.number);
+    const absl::Status buffers = deps.finite->CheckBuffers(step.number);
     finite = buffers.ok();
     // A smaller loss scale would not help, because the scale does not change the forward pass.
-    if (!finite && parts.job->numerics.on_nan == OnNan::kFail) return buffers;
+    if (!finite && deps.job->numerics.on_nan == OnNan::kFail) return buffers;
   }
   if (!finite) {
-    parts.strategy->RestoreBuffers();
-    result.outcome = OutcomeOfNonFinite(*parts.job);
+    deps.strategy->RestoreBuffers();
+    result.outcome = OutcomeOfNonFinite(*deps.job);
     return Done(result);
   }
-  if (!UpdatesEarly(*parts.job)) {
-    const trace::Phase phase(parts.recorder, "optimizer");
-    RETURN_IF_ERROR(parts.optimizer->Step(step.learning_rate, /*skip=*/{}, unused));
+  if (!UpdatesEarly(*deps.job)) {
+    const trace::Phase phase(deps.recorder, "optimizer");
+    RETURN_IF_ERROR(deps.optimizer->Step(step.learning_rate, /*skip=*/{}, unused));
   }
-  parts.strategy->FinishUpdate();
+  deps.strategy->FinishUpdate();
   return Done(result);
 }
 

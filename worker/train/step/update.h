@@ -57,7 +57,7 @@ struct PendingUpdate {
 };
 
 // The objects that a step uses.
-struct StepParts {
+struct StepDependencies {
   const Job* job;
   int64_t rank;
   models::Model* model;
@@ -86,8 +86,8 @@ struct UpdateStep {
 // Update the parameters after Strategy::FinishBackward. The outcome is the same on all ranks: the
 // ranks exchange the sums of their pieces, and all ranks have bitwise equal buffers. Errors: the
 // communicator's; the optimizer's; on the CPU also those of PendingUpdate::result.
-absl::StatusOr<PendingUpdate> UpdateOnHost(const StepParts& parts, const UpdateStep& step);
-absl::StatusOr<PendingUpdate> UpdateOnDevice(const StepParts& parts, const UpdateStep& step);
+absl::StatusOr<PendingUpdate> UpdateOnHost(const StepDependencies& deps, const UpdateStep& step);
+absl::StatusOr<PendingUpdate> UpdateOnDevice(const StepDependencies& deps, const UpdateStep& step);
 
 // ---- Used by UpdateOnHost and UpdateOnDevice.
 
@@ -96,7 +96,7 @@ bool ChecksAllGradients(const Job& job);
 
 // Whether the loss scale follows the gradients. False if nothing is trained, because then no
 // gradient shows whether the scale fits.
-bool AdjustsLossScale(const StepParts& parts);
+bool AdjustsLossScale(const StepDependencies& deps);
 
 // Returns the outcome of a step with a gradient or a buffer that is not finite.
 StepOutcome OutcomeOfNonFinite(const Job& job);

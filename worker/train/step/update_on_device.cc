@@ -16,49 +16,49 @@
 namespace muster::train {
 namespace {
 
-absl::StatusOr<UpdateResult> ResultOf(const StepParts& parts, bool all, int64_t step,
+absl::StatusOr<UpdateResult> ResultOf(const StepDependencies& deps, bool all, int64_t step,
                                       absl::Span<const double> numbers) {
   UpdateResult result;
   bool finite = numbers[1] != 0;
   if (finite && all) result.norm = static_cast<float>(numbers[0]);
   numbers.remove_prefix(2);
-  if (parts.scaler != nullptr) {
+  if (deps.scaler != nullptr) {
     result.loss_scale = static_cast<float>(numbers.back());
     numbers.remove_suffix(1);
   }
   if (finite) {
-    const absl::Status buffers = parts.finite->CheckLargest(numbers, step);
+    const absl::Status buffers = deps.finite->CheckLargest(numbers, step);
     finite = buffers.ok();
     // A smaller loss scale would not help, because the scale does not change the forward pass.
-    if (!finite && parts.job->numerics.on_nan == OnNan::kFail) return buffers;
+    if (!finite && deps.job->numerics.on_nan == OnNan::kFail) return buffers;
   }
-  if (!finite) result.outcome = OutcomeOfNonFinite(*parts.job);
+  if (!finite) result.outcome = OutcomeOfNonFinite(*deps.job);
   return result;
 }
 
 }  // namespace
 
-absl::StatusOr<PendingUpdate> UpdateOnDevice(const StepParts& parts, const UpdateStep& step) {
+absl::StatusOr<PendingUpdate> UpdateOnDevice(const StepDependencies& deps, const UpdateStep& step) {
   const c10::NoGradGuard no_grad;
-  const auto on_device = at::TensorOptions(at::kDouble).device(parts.device);
-  const auto& clip = parts.job->numerics.clip_grad_norm;
-  const bool all = ChecksAllGradients(*parts.job);
-  const bool divides = parts.scaler != nullptr || step.divisor != 1;
-  const auto& pieces = parts.strategy->pieces();
-  const std::vector<at::Tensor>& unused = parts.strategy->unused();
+  const auto on_device = at::TensorOptions(at::kDouble).device(deps.device);
+  const auto& clip = deps.job->numerics.clip_grad_norm;
+  const bool all = ChecksAllGradients(*deps.job);
+  const bool divides = deps.scaler != nullptr || step.divisor != 1;
+  const auto& pieces = deps.strategy->pieces();
+  const std::vector<at::Tensor>& unused = deps.strategy->unused();
 
   // The factor for the gradients.
   at::Tensor factor = at::full({}, 1 / step.divisor, on_device);
   at::Tensor loss_scale;
-  if (parts.scaler != nullptr) {
-    loss_scale = parts.scaler->scale_on_device().clone();
+  if (deps.scaler != nullptr) {
+    loss_scale = deps.scaler->scale_on_device().clone();
     factor = factor.mul(loss_scale.reciprocal());
   }
   at::Tensor norm;
   {
-    const trace::Phase phase(parts.recorder, "norm and clipping");
-    const at::Tensor mine = optim::SumOfSquaresOn(parts.device, GradientsOf(pieces, unused, all));
-    ASSIGN_OR_RETURN(const at::Tensor sums, parts.strategy->GatherSums(mine.view({1})));
+    const trace::Phase phase(deps.recorder, "norm and clipping");
+    const at::Tensor mine = optim::SumOfSquaresOn(deps.device, GradientsOf(pieces, unused, all));
+    ASSIGN_OR_RETURN(const at::Tensor sums, deps.strategy->GatherSums(mine.view({1})));
     // The norm is rounded once, as on the CPU. A norm too large for float32 is not finite.
     norm = sums.sum().sqrt().mul(factor).to(at::kFloat).to(at::kDouble);
     if (clip.has_value()) factor = factor.mul(optim::ClipFactor(norm, *clip));
@@ -67,10 +67,10 @@ absl::StatusOr<PendingUpdate> UpdateOnDevice(const StepParts& parts, const Updat
     }
   }
   at::Tensor finite = norm.isfinite();
-  if (AdjustsLossScale(parts)) parts.scaler->UpdateOnDevice(finite);
+  if (AdjustsLossScale(deps)) deps.scaler->UpdateOnDevice(finite);
 
   PendingUpdate update{.numbers = {norm, finite}, .result = {}};
-  const at::Tensor buffers = parts.finite->LargestOfBuffers();
+  const at::Tensor buffers = deps.finite->LargestOfBuffers();
   if (buffers.defined()) {
     finite = finite.logical_and(buffers.isfinite().all());
     update.numbers.push_back(buffers);
@@ -85,19 +85,19 @@ absl::StatusOr<PendingUpdate> UpdateOnDevice(const StepParts& parts, const Updat
   }
 
   const at::Tensor skip = finite.logical_not().to(at::kFloat);
-  const bool left_out = OutcomeOfNonFinite(*parts.job) != StepOutcome::kRefused;
-  if (left_out) parts.strategy->RestoreBuffersIf(skip);
-  if (!UpdatesEarly(*parts.job)) {
-    const trace::Phase phase(parts.recorder, "optimizer");
-    RETURN_IF_ERROR(parts.optimizer->Step(step.learning_rate, skip, unused));
+  const bool left_out = OutcomeOfNonFinite(*deps.job) != StepOutcome::kRefused;
+  if (left_out) deps.strategy->RestoreBuffersIf(skip);
+  if (!UpdatesEarly(*deps.job)) {
+    const trace::Phase phase(deps.recorder, "optimizer");
+    RETURN_IF_ERROR(deps.optimizer->Step(step.learning_rate, skip, unused));
   }
-  parts.strategy->FinishUpdate();
-  // The function has a copy of `parts`, because the stepper may be gone when the numbers are read.
-  update.result = [parts, all, step = step.number,
+  deps.strategy->FinishUpdate();
+  // The function has a copy of `deps`, because the stepper may be gone when the numbers are read.
+  update.result = [deps, all, step = step.number,
                    looked_at](absl::Span<const double> numbers) -> absl::StatusOr<UpdateResult> {
     const auto flags = numbers.last(looked_at.size());
     numbers.remove_suffix(looked_at.size());
-    ASSIGN_OR_RETURN(UpdateResult result, ResultOf(parts, all, step, numbers));
+    ASSIGN_OR_RETURN(UpdateResult result, ResultOf(deps, all, step, numbers));
     for (size_t i = 0; i < flags.size(); ++i) {
       if (flags[i] != 0) result.unused.push_back(looked_at[i]);
     }

@@ -43,44 +43,44 @@ std::optional<std::string> IdleHook::Called(bool changed, double seconds) {
       options_.model, kSteps, 1e3 * seconds_ / kSteps, why.empty() ? "" : ", because ", why, flags);
 }
 
-TrainabilityChanges::TrainabilityChanges(const Parts& parts)
-    : parts_(parts),
-      hook_(parts.model->step_hook()),
-      idle_({.model = parts.model->name(),
+TrainabilityChanges::TrainabilityChanges(const Dependencies& deps)
+    : deps_(deps),
+      hook_(deps.model->step_hook()),
+      idle_({.model = deps.model->name(),
              .kind = hook_,
              .gathers = hook_ == models::HookKind::kValues &&
-                        parts.training->strategy().store().shards() != nullptr,
-             .calls = parts.refresh == RefreshMode::kAuto}) {}
+                        deps.training->strategy().store().shards() != nullptr,
+             .calls = deps.refresh == RefreshMode::kAuto}) {}
 
 absl::StatusOr<std::optional<RollCallPlan>> TrainabilityChanges::BeforeStep() {
   const bool hook = hook_ != models::HookKind::kNone;
-  const bool manual = parts_.refresh == RefreshMode::kManual;
+  const bool manual = deps_.refresh == RefreshMode::kManual;
   const auto start = Clock::now();
   bool wrote = false;
   if (hook) {
-    if (manual) parts_.trained->ShowPending();
+    if (manual) deps_.trained->ShowPending();
     ASSIGN_OR_RETURN(wrote, RunHook());
   }
   bool changed = false;
   std::optional<RollCallPlan> plan;
   if (manual) {
-    changed = parts_.trained->HoldBack(/*shown=*/hook);
+    changed = deps_.trained->HoldBack(/*shown=*/hook);
     if (changed) Report(std::nullopt);
   } else {
-    changed = parts_.trained->FirstFlipped() >= 0;
+    changed = deps_.trained->FirstFlipped() >= 0;
     if (changed) {
-      ASSIGN_OR_RETURN(const TrainabilityChange change, BringIntoForce(parts_.trained->Flags(), 0));
+      ASSIGN_OR_RETURN(const TrainabilityChange change, BringIntoForce(deps_.trained->Flags(), 0));
       Report(change);
     }
     // A hook needs a roll call even without a change on this rank. The hook may have changed a flag
     // on another rank, and the ranks must compare their flags first.
     if (hook || changed) {
-      ASSIGN_OR_RETURN(plan, parts_.calls->CallNow());
+      ASSIGN_OR_RETURN(plan, deps_.calls->CallNow());
     }
   }
   if (hook) {
     const auto idle = idle_.Called(changed || wrote, SecondsSince(start));
-    if (idle.has_value() && parts_.reports->leader()) spdlog::warn("{}", *idle);
+    if (idle.has_value() && deps_.reports->leader()) spdlog::warn("{}", *idle);
   }
   return plan;
 }
@@ -88,36 +88,36 @@ absl::StatusOr<std::optional<RollCallPlan>> TrainabilityChanges::BeforeStep() {
 absl::StatusOr<bool> TrainabilityChanges::RunHook() {
   const bool values = hook_ == models::HookKind::kValues;
   if (values) {
-    std::vector<size_t> all(parts_.trained->parameters().size());
+    std::vector<size_t> all(deps_.trained->parameters().size());
     std::iota(all.begin(), all.end(), 0);
-    RETURN_IF_ERROR(parts_.training->strategy().AwaitParameters());
-    RETURN_IF_ERROR(parts_.training->strategy().store().Gather(all));
+    RETURN_IF_ERROR(deps_.training->strategy().AwaitParameters());
+    RETURN_IF_ERROR(deps_.training->strategy().store().Gather(all));
   }
   bool wrote = false;
   {
     std::optional<models::ValueWatch> watch;
-    if (values && !idle_.told()) watch.emplace(*parts_.model, models::ValueWatch::Mode::kNote);
+    if (values && !idle_.told()) watch.emplace(*deps_.model, models::ValueWatch::Mode::kNote);
     RETURN_IF_ERROR(Annotate(
-        parts_.model->BeforeStep(parts_.session_state->step + 1),
-        absl::StrCat("rank ", parts_.rank, ", before step ", parts_.session_state->step + 1)));
+        deps_.model->BeforeStep(deps_.session_state->step + 1),
+        absl::StrCat("rank ", deps_.rank, ", before step ", deps_.session_state->step + 1)));
     wrote = watch.has_value() && watch->written();
   }
-  if (values) parts_.training->strategy().store().Release();
+  if (values) deps_.training->strategy().store().Release();
   return wrote;
 }
 
 absl::StatusOr<TrainabilityChange> TrainabilityChanges::BringIntoForce(const Mask& mask,
                                                                        int64_t command) {
   ASSIGN_OR_RETURN(TrainabilityChange change, ChangeTo(mask, command));
-  parts_.trained->NameByParameters();
-  change.version = parts_.trained->version();
+  deps_.trained->NameByParameters();
+  change.version = deps_.trained->version();
   return change;
 }
 
 TrainabilityChange TrainabilityChanges::Difference(const Mask& mask, int64_t command) const {
-  const Mask& before = parts_.trained->in_force();
-  const auto& parameters = parts_.trained->parameters();
-  TrainabilityChange change{.step = parts_.session_state->step,
+  const Mask& before = deps_.trained->in_force();
+  const auto& parameters = deps_.trained->parameters();
+  TrainabilityChange change{.step = deps_.session_state->step,
                             .command = command,
                             .trained_before = TrainedElements(parameters, before),
                             .trained = TrainedElements(parameters, mask)};
@@ -131,58 +131,58 @@ TrainabilityChange TrainabilityChanges::Difference(const Mask& mask, int64_t com
 absl::StatusOr<TrainabilityChange> TrainabilityChanges::ChangeTo(const Mask& mask,
                                                                  int64_t command) {
   TrainabilityChange change = Difference(mask, command);
-  parts_.trained->Want(mask);
-  if (parts_.trained->first_change() < 0) return change;
+  deps_.trained->Want(mask);
+  if (deps_.trained->first_change() < 0) return change;
   const auto start = Clock::now();
-  parts_.reports->Progress("planning anew what is trained");
+  deps_.reports->Progress("planning anew what is trained");
   // The ranks compare the masks that they want, before anything uses the masks.
-  RETURN_IF_ERROR(parts_.calls->CallNow().status());
-  ASSIGN_OR_RETURN(change.bytes_moved, parts_.training->Refresh(parts_.session_state->step));
+  RETURN_IF_ERROR(deps_.calls->CallNow().status());
+  ASSIGN_OR_RETURN(change.bytes_moved, deps_.training->Refresh(deps_.session_state->step));
   change.seconds = SecondsSince(start);
   return change;
 }
 
-absl::StatusOr<TrainabilityPlan> TrainabilityChanges::Foresee(
+absl::StatusOr<TrainabilityPlan> TrainabilityChanges::Estimate(
     const std::vector<TrainableRule>& rules, int64_t command) const {
-  ASSIGN_OR_RETURN(const Mask mask, parts_.trained->With(rules));
-  ASSIGN_OR_RETURN(const Training::Foresight foresight, parts_.training->Foresee(mask));
+  ASSIGN_OR_RETURN(const Mask mask, deps_.trained->With(rules));
+  ASSIGN_OR_RETURN(const Training::RefreshEstimate estimate, deps_.training->Estimate(mask));
   TrainabilityPlan plan{.change = Difference(mask, command), .ranks = {}};
-  plan.change.version = parts_.trained->version() + 1;
-  plan.change.bytes_moved = foresight.bytes_moved;
-  for (size_t rank = 0; rank < foresight.bytes_after.size(); ++rank) {
-    plan.ranks.push_back({foresight.bytes_before[rank], foresight.bytes_after[rank]});
+  plan.change.version = deps_.trained->version() + 1;
+  plan.change.bytes_moved = estimate.bytes_moved;
+  for (size_t rank = 0; rank < estimate.bytes_after.size(); ++rank) {
+    plan.ranks.push_back({estimate.bytes_before[rank], estimate.bytes_after[rank]});
   }
   return plan;
 }
 
 absl::StatusOr<TrainabilityChange> TrainabilityChanges::Add(const std::vector<TrainableRule>& rules,
                                                             int64_t command) {
-  ASSIGN_OR_RETURN(const Mask mask, parts_.trained->With(rules));
+  ASSIGN_OR_RETURN(const Mask mask, deps_.trained->With(rules));
   ASSIGN_OR_RETURN(TrainabilityChange change, ChangeTo(mask, command));
-  RETURN_IF_ERROR(parts_.trained->Add(rules));
-  change.version = parts_.trained->version();
+  RETURN_IF_ERROR(deps_.trained->Add(rules));
+  change.version = deps_.trained->version();
   Report(change);
   return change;
 }
 
 absl::StatusOr<TrainabilityChange> TrainabilityChanges::BringPendingIntoForce(int64_t command) {
   ASSIGN_OR_RETURN(TrainabilityChange change,
-                   BringIntoForce(parts_.trained->TakePending(), command));
+                   BringIntoForce(deps_.trained->TakePending(), command));
   if (!change.frozen.empty() || !change.unfrozen.empty()) Report(change);
   return change;
 }
 
 void TrainabilityChanges::Report(const std::optional<TrainabilityChange>& change) {
-  const auto& parameters = parts_.trained->parameters();
-  TrainabilityReport in_force{.version = parts_.trained->version(),
-                              .rules = parts_.trained->rules(),
-                              .trained = TrainedElements(parameters, parts_.trained->in_force()),
+  const auto& parameters = deps_.trained->parameters();
+  TrainabilityReport in_force{.version = deps_.trained->version(),
+                              .rules = deps_.trained->rules(),
+                              .trained = TrainedElements(parameters, deps_.trained->in_force()),
                               .change = change};
   for (const auto& parameter : parameters) in_force.frozen += parameter.elements;
   in_force.frozen -= in_force.trained;
-  in_force.pending = parts_.trained->PendingNames();
+  in_force.pending = deps_.trained->PendingNames();
   if (!std::exchange(described_, true)) in_force.parameters = parameters;
-  parts_.reports->Report(in_force);
+  deps_.reports->Report(in_force);
 }
 
 }  // namespace muster::train

@@ -15,7 +15,7 @@
 #include "common/trainability/trainability.h"
 #include "worker/models/model.h"
 #include "worker/train/job/job.h"
-#include "worker/train/reports/outside.h"
+#include "worker/train/reports/coordinator_interface.h"
 #include "worker/train/reports/session_reports.h"
 #include "worker/train/reports/session_state.h"
 #include "worker/train/rollcall/session_roll_call.h"
@@ -33,8 +33,8 @@ class TrainabilityChanger {
   virtual absl::Status CheckRules(const std::vector<TrainableRule>& rules) const = 0;
   // Returns the effect of a change to `rules`, and changes nothing. CheckRules has accepted
   // `rules`. Errors of this method and of the methods below end the session.
-  virtual absl::StatusOr<TrainabilityPlan> Foresee(const std::vector<TrainableRule>& rules,
-                                                   int64_t command) const = 0;
+  virtual absl::StatusOr<TrainabilityPlan> Estimate(const std::vector<TrainableRule>& rules,
+                                                    int64_t command) const = 0;
   // Adds `rules` because of this command. CheckRules has accepted `rules`. A collective.
   virtual absl::StatusOr<TrainabilityChange> Add(const std::vector<TrainableRule>& rules,
                                                  int64_t command) = 0;
@@ -75,7 +75,7 @@ class IdleHook {
 class TrainabilityChanges : public TrainabilityChanger {
  public:
   // All pointers must outlive this object.
-  struct Parts {
+  struct Dependencies {
     int64_t rank;
     RefreshMode refresh;
     models::Model* model;
@@ -85,7 +85,7 @@ class TrainabilityChanges : public TrainabilityChanger {
     const SessionState* session_state;
     const SessionReports* reports;
   };
-  explicit TrainabilityChanges(const Parts& parts);
+  explicit TrainabilityChanges(const Dependencies& deps);
 
   // Runs the model's step hook, right before each step. Brings the flags that the hook or other
   // model code has changed into force, or holds them back; RefreshMode decides. Returns the step's
@@ -94,10 +94,10 @@ class TrainabilityChanges : public TrainabilityChanger {
   absl::StatusOr<std::optional<RollCallPlan>> BeforeStep();
 
   absl::Status CheckRules(const std::vector<TrainableRule>& rules) const override {
-    return parts_.trained->With(rules).status();
+    return deps_.trained->With(rules).status();
   }
-  absl::StatusOr<TrainabilityPlan> Foresee(const std::vector<TrainableRule>& rules,
-                                           int64_t command) const override;
+  absl::StatusOr<TrainabilityPlan> Estimate(const std::vector<TrainableRule>& rules,
+                                            int64_t command) const override;
   absl::StatusOr<TrainabilityChange> Add(const std::vector<TrainableRule>& rules,
                                          int64_t command) override;
   absl::StatusOr<TrainabilityChange> BringPendingIntoForce(int64_t command) override;
@@ -116,7 +116,7 @@ class TrainabilityChanges : public TrainabilityChanger {
   absl::StatusOr<TrainabilityChange> ChangeTo(const Mask& mask, int64_t command);
   void Report(const std::optional<TrainabilityChange>& change);
 
-  const Parts parts_;
+  const Dependencies deps_;
   const models::HookKind hook_;
   IdleHook idle_;
   bool described_ = false;  // the model's parameters were reported

@@ -20,7 +20,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class Outside : public CommandSource, public EventSink {
+class InMemoryCoordinator : public CommandSource, public EventSink {
  public:
   int64_t Newest() const override { return 0; }
   Command Get(int64_t) const override { return {}; }
@@ -35,8 +35,7 @@ class Outside : public CommandSource, public EventSink {
 struct Rank {
   Rank(const std::string& fault, RefreshMode refresh, comm::Communicator& control,
        comm::Communicator& data)
-      : recorded(comm::Recorded(&data, &flight, 1)),
-        reports(0, &outside, &session_state) {
+      : recorded(comm::Recorded(&data, &flight, 1)), reports(0, &coordinator, &session_state) {
     job.strategy = parallel::FsdpOptions();
     model = *models::CreateFromJson("plugin",
                                     {{"path", "worker/models/plugin/plugin_faults.so"},
@@ -50,24 +49,24 @@ struct Rank {
                                   .trained = trained.get(),
                                   .communicators = recorded.get()},
                                  nullptr);
-    calls.emplace(SessionRollCall::Parts{.identity = {},
-                                         .control = &control,
-                                         .flight = &flight,
-                                         .commands = &outside,
-                                         .session_state = &session_state,
-                                         .reports = &reports,
-                                         .model = model.get(),
-                                         .trained = trained.get(),
-                                         .training = training.get()});
-    changes.emplace(TrainabilityChanges::Parts{0, refresh, model.get(), trained.get(),
-                                               training.get(), &*calls, &session_state, &reports});
+    calls.emplace(SessionRollCall::Dependencies{.identity = {},
+                                                .control = &control,
+                                                .flight = &flight,
+                                                .commands = &coordinator,
+                                                .session_state = &session_state,
+                                                .reports = &reports,
+                                                .model = model.get(),
+                                                .trained = trained.get(),
+                                                .training = training.get()});
+    changes.emplace(TrainabilityChanges::Dependencies{
+        0, refresh, model.get(), trained.get(), training.get(), &*calls, &session_state, &reports});
   }
 
   // The number of collectives of training, without roll calls.
   uint64_t collectives() const { return flight.digest().begun; }
 
   Job job;
-  Outside outside;
+  InMemoryCoordinator coordinator;
   SessionState session_state;
   comm::FlightRecorder flight;
   std::unique_ptr<comm::Communicator> recorded;  // the communicator of training
@@ -98,7 +97,7 @@ TEST(TrainabilityChanges, WhatAHookFreezesIsInForceWithTheNextStep) {
       EXPECT_EQ(rank.trained->FirstFlipped(), -1);
     }
     EXPECT_EQ(rank.trained->version(), 3);
-    EXPECT_EQ(rank.outside.told_.size(), 2);
+    EXPECT_EQ(rank.coordinator.told_.size(), 2);
   });
 }
 
@@ -110,8 +109,8 @@ TEST(TrainabilityChanges, HeldBackItAddsNoRollCall) {
       EXPECT_FALSE(plan->has_value());
     }
     EXPECT_TRUE(rank.trained->in_force()[0]);
-    ASSERT_EQ(rank.outside.told_.size(), 1);
-    EXPECT_THAT(rank.outside.told_[0].pending, ElementsAre("weight"));
+    ASSERT_EQ(rank.coordinator.told_.size(), 1);
+    EXPECT_THAT(rank.coordinator.told_[0].pending, ElementsAre("weight"));
     const auto change = rank.changes->BringPendingIntoForce(4);
     ASSERT_TRUE(change.ok()) << change.status();
     EXPECT_THAT(change->frozen, ElementsAre("weight"));
@@ -128,7 +127,7 @@ TEST(TrainabilityChanges, ChangesByRulesHaveTheirOwnVersion) {
     EXPECT_THAT(change->frozen, ElementsAre("weight"));
     EXPECT_EQ(change->trained, 0);
     EXPECT_EQ(rank.trained->rules(), (std::vector<TrainableRule>{{true, "*"}}));
-    EXPECT_EQ(rank.outside.told_.back().change->version, 2);
+    EXPECT_EQ(rank.coordinator.told_.back().change->version, 2);
   });
 }
 

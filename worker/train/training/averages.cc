@@ -16,9 +16,9 @@
 namespace muster::train {
 namespace {
 
-using layout::Placement;
-using layout::Range;
 using parallel::Piece;
+using sharding::Placement;
+using sharding::Range;
 
 // The bytes that Exchange copies at a time.
 constexpr int64_t kExchangeBytes = 4 << 20;
@@ -40,10 +40,10 @@ void ExchangeValues(const at::Tensor& a, const at::Tensor& b) {
 }  // namespace
 
 std::vector<std::vector<checkpoint::StateBuilder::Part>> PartsOf(
-    const layout::Placement& placement) {
+    const sharding::Placement& placement) {
   std::vector<std::vector<checkpoint::StateBuilder::Part>> parts(placement.elements.size());
   for (size_t rank = 0; rank < placement.holders.size(); ++rank) {
-    for (const layout::Range& range : placement.holders[rank]) {
+    for (const sharding::Range& range : placement.holders[rank]) {
       parts[range.parameter].push_back({static_cast<int>(rank), range.begin, range.end});
     }
   }
@@ -54,12 +54,12 @@ Placement Averages::PlacementFor(const parallel::Placements& placements, bool re
   if (placements.holders.has_value()) return *placements.holders;
   const std::vector<int64_t>& elements = placements.owners.elements;
   const auto ranks = static_cast<int>(placements.owners.holders.size());
-  if (replicated) return layout::Replicated(elements, ranks);
+  if (replicated) return sharding::Replicated(elements, ranks);
   std::vector<int64_t> frozen = elements;
   for (const auto& ranges : placements.owners.holders) {
     for (const Range& range : ranges) frozen[range.parameter] = 0;
   }
-  Placement placement = layout::CutEvenly(frozen, ranks, layout::kAlignment);
+  Placement placement = sharding::CutEvenly(frozen, ranks, layout::kAlignment);
   placement.elements = elements;
   for (int rank = 0; rank < ranks; ++rank) {
     const auto& owned = placements.owners.holders[rank];
@@ -79,7 +79,7 @@ void Averages::Hold(const Plan& plan) {
     before[{held.parameter, held.begin, elements}] = std::move(held.average);
   }
   held_.clear();
-  alike_.clear();
+  by_type_.clear();
   std::map<size_t, at::Tensor> shards;
   if (in_shards_) {
     for (const Piece& piece : strategy.store().shards()->held) {
@@ -104,9 +104,9 @@ void Averages::Hold(const Plan& plan) {
     if (!held.average.defined()) {
       held.average = at::empty(held.value.sizes(), held.value.options());
     }
-    Alike& alike = alike_[types_[held.parameter]];
-    alike.averages.push_back(held.average);
-    alike.values.push_back(held.value);
+    SameType& same_type = by_type_[types_[held.parameter]];
+    same_type.averages.push_back(held.average);
+    same_type.values.push_back(held.value);
   }
 }
 
@@ -117,7 +117,7 @@ void Averages::Begin(const Plan& plan) {
 
 void Averages::Forget() {
   held_.clear();
-  alike_.clear();
+  by_type_.clear();
   begun_ = false;
 }
 
@@ -126,19 +126,19 @@ void Averages::Update(int64_t step, const Plan& plan) {
   const c10::NoGradGuard no_grad;
   const bool first = !begun_;
   if (first) Begin(plan);
-  for (const auto& [type, alike] : alike_) {
+  for (const auto& [type, same_type] : by_type_) {
     if (!first && c10::isFloatingType(type)) {
-      at::_foreach_lerp_(alike.averages, alike.values, 1 - config_.decay);
+      at::_foreach_lerp_(same_type.averages, same_type.values, 1 - config_.decay);
       continue;
     }
-    for (size_t i = 0; i < alike.averages.size(); ++i) {
-      device::CopyAll(alike.averages[i], alike.values[i]);
+    for (size_t i = 0; i < same_type.averages.size(); ++i) {
+      device::CopyAll(same_type.averages[i], same_type.values[i]);
     }
   }
 }
 
 void Averages::LeavePlan() {
-  alike_.clear();
+  by_type_.clear();
   for (Held& held : held_) held.value.reset();
 }
 
@@ -178,7 +178,8 @@ absl::Status Averages::Spread(int64_t step) {
     from.held.push_back({.parameter = held.parameter, .begin = held.begin, .tensor = held.value});
   }
   parallel::Arrangement to{
-      .holders = layout::Replicated(placement_.elements, communicator_->world_size()), .held = {}};
+      .holders = sharding::Replicated(placement_.elements, communicator_->world_size()),
+      .held = {}};
   for (size_t i = 0; i < parameters_.size(); ++i) {
     to.held.push_back({.parameter = i, .begin = 0, .tensor = parameters_[i].tensor.detach()});
   }

@@ -22,7 +22,7 @@
 #include "ATen/core/Tensor.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/layout/placement.h"
+#include "common/sharding/placement.h"
 #include "common/trainability/trainability.h"
 #include "worker/checkpoint/state.h"
 #include "worker/comm/communicator.h"
@@ -34,7 +34,7 @@ namespace muster::train {
 
 // Returns, for each parameter, the ranges of the ranks, in the form for the state of a checkpoint.
 std::vector<std::vector<checkpoint::StateBuilder::Part>> PartsOf(
-    const layout::Placement& placement);
+    const sharding::Placement& placement);
 
 class Averages {
  public:
@@ -55,7 +55,7 @@ class Averages {
 
   // Returns which rank holds which averages under a plan with these placements. `replicated`: every
   // rank updates all parameters.
-  static layout::Placement PlacementFor(const parallel::Placements& placements, bool replicated);
+  static sharding::Placement PlacementFor(const parallel::Placements& placements, bool replicated);
 
   // Whether there are averages.
   bool begun() const { return begun_; }
@@ -94,7 +94,7 @@ class Averages {
     at::Tensor value;
   };
   // The averages and values of one type, which one call updates.
-  struct Alike {
+  struct SameType {
     std::vector<at::Tensor> averages;
     std::vector<at::Tensor> values;
   };
@@ -111,9 +111,9 @@ class Averages {
   bool begun_ = false;
   bool replicated_ = false;
   bool in_shards_ = false;  // no rank has all parameters
-  layout::Placement placement_;
+  sharding::Placement placement_;
   std::vector<Held> held_;
-  std::map<at::ScalarType, Alike> alike_;
+  std::map<at::ScalarType, SameType> by_type_;
 };
 
 }  // namespace muster::train

@@ -15,8 +15,8 @@
 namespace muster::train {
 namespace {
 
-using layout::Placement;
-using layout::Range;
+using sharding::Placement;
+using sharding::Range;
 
 // Returns the placement of a scalar slot: one element per parameter, on each rank that holds a part
 // of the parameter.
@@ -106,8 +106,8 @@ OptimizerState ZeroState(const std::vector<bool>& present, const ParameterSlots&
     chosen.push_back(present[i] ? all.back() : 0);
   }
   OptimizerState state{.present = present, .holders = {}, .held = {}};
-  state.holders = replicated ? layout::Replicated(chosen, world_size)
-                             : layout::CutEvenly(chosen, world_size, layout::kAlignment);
+  state.holders = replicated ? sharding::Replicated(chosen, world_size)
+                             : sharding::CutEvenly(chosen, world_size, layout::kAlignment);
   state.holders.elements = all;
   const auto hold = [&](size_t parameter, int64_t begin, int64_t elements) {
     StatePiece& piece = state.held[parameter];

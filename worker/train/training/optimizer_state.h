@@ -10,7 +10,7 @@
 
 #include "ATen/core/Tensor.h"
 #include "absl/status/statusor.h"
-#include "common/layout/placement.h"
+#include "common/sharding/placement.h"
 #include "common/trainability/trainability.h"
 #include "worker/checkpoint/state.h"
 #include "worker/comm/communicator.h"
@@ -37,7 +37,7 @@ struct OptimizerState {
   std::vector<bool> present;
   // The elements of all parameters that each rank holds; the same on all ranks. Rank 0 holds a
   // parameter without elements; with replicated state, all ranks hold it.
-  layout::Placement holders;
+  sharding::Placement holders;
   // The state that this rank holds.
   std::map<size_t, StatePiece> held;
 };

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "common/layout/placement.h"
+#include "common/sharding/placement.h"
 #include "common/status/status.h"
 #include "worker/models/seed.h"
 #include "worker/parallel/move_pieces.h"
@@ -12,10 +12,10 @@ namespace muster::train {
 namespace {
 
 // Returns the bytes that a rank holds of the chosen parameters. `chosen` null: of all parameters.
-int64_t BytesOf(const layout::Placement& placement, size_t rank,
+int64_t BytesOf(const sharding::Placement& placement, size_t rank,
                 const std::vector<int64_t>& element_bytes, const Mask* chosen = nullptr) {
   int64_t bytes = 0;
-  for (const layout::Range& range : placement.holders[rank]) {
+  for (const sharding::Range& range : placement.holders[rank]) {
     if (chosen != nullptr && !(*chosen)[range.parameter]) continue;
     bytes += (range.end - range.begin) * element_bytes[range.parameter];
   }
@@ -30,10 +30,10 @@ bool UsesAveragesAfterTraining(const Job& job) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Training>> Training::Create(const Parts& parts,
+absl::StatusOr<std::unique_ptr<Training>> Training::Create(const Dependencies& deps,
                                                            const models::DeferredValues* deferred) {
-  std::unique_ptr<Training> training(new Training(parts));
-  for (const auto& [name, tensor] : parts.model->Parameters()) {
+  std::unique_ptr<Training> training(new Training(deps));
+  for (const auto& [name, tensor] : deps.model->Parameters()) {
     training->types_.push_back(tensor.scalar_type());
   }
   ParameterValues values;
@@ -42,47 +42,47 @@ absl::StatusOr<std::unique_ptr<Training>> Training::Create(const Parts& parts,
       return deferred->Range(tensor, begin, end);
     };
   }
-  if (parts.job->numerics.precision == Precision::kFloat16) {
-    training->scaler_.emplace(parts.job->numerics.loss_scale,
-                              parts.communicators.gradients->device());
+  if (deps.job->numerics.precision == Precision::kFloat16) {
+    training->scaler_.emplace(deps.job->numerics.loss_scale,
+                              deps.communicators.gradients->device());
   }
   RETURN_IF_ERROR(training->Plan(values, {}));
   training->ClearParked();
-  if (parts.sampler == nullptr) return training;
-  if (parts.job->evaluation.averages.has_value()) {
-    training->averages_.emplace(*parts.job->evaluation.averages, parts.model->Parameters(),
-                                training->types_, parts.communicators.gradients);
+  if (deps.sampler == nullptr) return training;
+  if (deps.job->evaluation.averages.has_value()) {
+    training->averages_.emplace(*deps.job->evaluation.averages, deps.model->Parameters(),
+                                training->types_, deps.communicators.gradients);
   }
-  ASSIGN_OR_RETURN(training->slots_, SlotsFor(*parts.job->optimizer, *parts.model));
+  ASSIGN_OR_RETURN(training->slots_, SlotsFor(*deps.job->optimizer, *deps.model));
   RETURN_IF_ERROR(training->MakeOptimizer({}));
   return training;
 }
 
 absl::Status Training::Plan(const ParameterValues& values, parallel::KeptMemory kept) {
-  ASSIGN_OR_RETURN(strategy_, BuildStrategy(*parts_.job, *parts_.model, parts_.communicators,
-                                            parts_.recorder, values, std::move(kept)));
+  ASSIGN_OR_RETURN(strategy_, BuildStrategy(*deps_.job, *deps_.model, deps_.communicators,
+                                            deps_.recorder, values, std::move(kept)));
   context_ = strategy_->MakeContext(
       models::Mode::kTrain,
-      models::MakeGenerator(parts_.job->seed, parts_.communicators.gradients->device()));
-  ASSIGN_OR_RETURN(const auto recomputed, RecomputedUnits(*parts_.job, *parts_.model));
+      models::MakeGenerator(deps_.job->seed, deps_.communicators.gradients->device()));
+  ASSIGN_OR_RETURN(const auto recomputed, RecomputedUnits(*deps_.job, *deps_.model));
   context_->Recompute(recomputed);
   return absl::OkStatus();
 }
 
 absl::Status Training::MakeOptimizer(std::vector<std::vector<at::Tensor>> states) {
-  ASSIGN_OR_RETURN(optimizer_, BuildOptimizer(*parts_.job->optimizer, *parts_.model,
+  ASSIGN_OR_RETURN(optimizer_, BuildOptimizer(*deps_.job->optimizer, *deps_.model,
                                               strategy_->pieces(), std::move(states)));
-  stepper_.emplace(Stepper::Parts{parts_.job, parts_.rank, parts_.model, context_.get(),
-                                  parts_.control, parts_.communicators, parts_.dataset,
-                                  parts_.sampler, strategy_.get(), optimizer_.get(),
-                                  scaler_ ? &*scaler_ : nullptr, parts_.finite, parts_.recorder,
-                                  parts_.trained, parts_.communicators.gradients->device()});
+  stepper_.emplace(Stepper::Dependencies{
+      deps_.job, deps_.rank, deps_.model, context_.get(), deps_.control, deps_.communicators,
+      deps_.dataset, deps_.sampler, strategy_.get(), optimizer_.get(),
+      scaler_ ? &*scaler_ : nullptr, deps_.finite, deps_.recorder, deps_.trained,
+      deps_.communicators.gradients->device()});
   return absl::OkStatus();
 }
 
 OptimizerState Training::AllState() const {
   if (optimizer_ == nullptr) return parked_;
-  return Join(StateOfOptimizer(*strategy_, *optimizer_, parts_.model->Parameters(), mask()),
+  return Join(StateOfOptimizer(*strategy_, *optimizer_, deps_.model->Parameters(), mask()),
               parked_);
 }
 
@@ -90,14 +90,14 @@ void Training::ClearParked() {
   parked_ = {};
   parked_.present.resize(mask().size());
   parked_.holders.elements = strategy_->plan().owners.elements;
-  parked_.holders.holders.resize(parts_.communicators.gradients->world_size());
+  parked_.holders.holders.resize(deps_.communicators.gradients->world_size());
 }
 
-absl::StatusOr<Training::Foresight> Training::Foresee(const Mask& mask) const {
-  const int world_size = parts_.communicators.gradients->world_size();
+absl::StatusOr<Training::RefreshEstimate> Training::Estimate(const Mask& mask) const {
+  const int world_size = deps_.communicators.gradients->world_size();
   const std::vector<int64_t> element_bytes = parallel::ElementBytes(types_);
   int64_t whole = 0;
-  const auto parameters = parts_.model->Parameters();
+  const auto parameters = deps_.model->Parameters();
   for (size_t i = 0; i < types_.size(); ++i) {
     whole += parameters[i].tensor.numel() * element_bytes[i];
   }
@@ -117,14 +117,14 @@ absl::StatusOr<Training::Foresight> Training::Foresee(const Mask& mask) const {
     comes_along.push_back(state.present[i] && mask[i]);
     stays.push_back(state.present[i] && !mask[i]);
   }
-  Foresight foresight;
-  ASSIGN_OR_RETURN(foresight.bytes_moved,
+  RefreshEstimate estimate;
+  ASSIGN_OR_RETURN(estimate.bytes_moved,
                    parallel::BytesToMove(Only(state.holders, comes_along),
                                          Only(planned.owners, comes_along), state_bytes));
   if (now.holders.has_value()) {
     ASSIGN_OR_RETURN(const int64_t moved,
                      parallel::BytesToMove(*now.holders, *planned.holders, element_bytes));
-    foresight.bytes_moved += moved;
+    estimate.bytes_moved += moved;
   }
   if (averages_.has_value() && averages_->begun()) {
     const bool replicated = !strategy_->plan().sharded;
@@ -132,7 +132,7 @@ absl::StatusOr<Training::Foresight> Training::Foresee(const Mask& mask) const {
         const int64_t moved,
         parallel::BytesToMove(Averages::PlacementFor(now, replicated),
                               Averages::PlacementFor(planned, replicated), element_bytes));
-    foresight.bytes_moved += moved;
+    estimate.bytes_moved += moved;
   }
   for (int rank = 0; rank < world_size; ++rank) {
     const auto bytes = [&](const parallel::Placements& placements, int64_t of_state) {
@@ -141,12 +141,12 @@ absl::StatusOr<Training::Foresight> Training::Foresee(const Mask& mask) const {
                                : whole;
       return held + BytesOf(placements.owners, rank, element_bytes) + of_state;
     };
-    foresight.bytes_before.push_back(bytes(now, BytesOf(state.holders, rank, state_bytes)));
-    foresight.bytes_after.push_back(
+    estimate.bytes_before.push_back(bytes(now, BytesOf(state.holders, rank, state_bytes)));
+    estimate.bytes_after.push_back(
         bytes(planned, BytesOf(planned.owners, rank, state_bytes) +
                            BytesOf(state.holders, rank, state_bytes, &stays)));
   }
-  return foresight;
+  return estimate;
 }
 
 absl::StatusOr<int64_t> Training::Refresh(int64_t step) {
@@ -154,9 +154,9 @@ absl::StatusOr<int64_t> Training::Refresh(int64_t step) {
   OptimizerState state = AllState();
   parked_ = {};
   ASSIGN_OR_RETURN(const int64_t bytes, Replan(step));
-  if (parts_.sampler == nullptr) return bytes;
+  if (deps_.sampler == nullptr) return bytes;
   ASSIGN_OR_RETURN(StateMove move, MoveState(std::move(state), *strategy_, mask(), slots_, types_,
-                                             parts_.communicators.gradients, step));
+                                             deps_.communicators.gradients, step));
   parked_ = std::move(move.parked);
   RETURN_IF_ERROR(MakeOptimizer(std::move(move.of_pieces)));
   return bytes + move.bytes;
@@ -165,7 +165,7 @@ absl::StatusOr<int64_t> Training::Refresh(int64_t step) {
 absl::Status Training::Release(int64_t step) {
   RETURN_IF_ERROR(strategy_->AwaitParameters());
   parked_ = {};
-  if (!UsesAveragesAfterTraining(*parts_.job)) averages_.reset();
+  if (!UsesAveragesAfterTraining(*deps_.job)) averages_.reset();
   RETURN_IF_ERROR(Replan(step).status());
   ClearParked();
   scaler_.reset();
@@ -187,7 +187,7 @@ absl::StatusOr<int64_t> Training::Replan(int64_t step) {
   if (shards.has_value()) shards->held = kept.held;
   strategy_.reset();
 
-  parts_.trained->BringIntoForce();
+  deps_.trained->BringIntoForce();
   ParameterValues values;
   if (shards.has_value()) values = [](const at::Tensor&, int64_t, int64_t) { return at::Tensor(); };
   RETURN_IF_ERROR(Plan(values, std::move(kept)));
@@ -196,7 +196,7 @@ absl::StatusOr<int64_t> Training::Replan(int64_t step) {
     const auto* wanted = strategy_->store().shards();
     ASSIGN_OR_RETURN(
         bytes, parallel::MovePieces(*shards, {.holders = wanted->holders, .held = wanted->held},
-                                    parallel::ElementBytes(types_), parts_.communicators.gradients,
+                                    parallel::ElementBytes(types_), deps_.communicators.gradients,
                                     {"reshard of parameters", step}));
     shards.reset();
   }
@@ -207,7 +207,7 @@ absl::StatusOr<int64_t> Training::Replan(int64_t step) {
 
 void Training::UpdateAverages(int64_t step) {
   if (!averages_.has_value()) return;
-  const trace::Phase phase(parts_.recorder, "averages");
+  const trace::Phase phase(deps_.recorder, "averages");
   averages_->Update(step, plan());
 }
 
@@ -222,12 +222,12 @@ void Training::ExpectAverages(bool present) {
 
 void Training::AddFrozenState(const std::vector<bool>& present) {
   parked_ =
-      ZeroState(present, slots_, parts_.model->Parameters(), types_, !strategy_->plan().sharded,
-                static_cast<int>(parts_.rank), parts_.communicators.gradients->world_size());
+      ZeroState(present, slots_, deps_.model->Parameters(), types_, !strategy_->plan().sharded,
+                static_cast<int>(deps_.rank), deps_.communicators.gradients->world_size());
 }
 
 checkpoint::State Training::State() const {
-  return TrainingState(*parts_.model,
+  return TrainingState(*deps_.model,
                        {.strategy = strategy_.get(),
                         .optimizer = optimizer_.get(),
                         .slots = &slots_,
@@ -235,7 +235,7 @@ checkpoint::State Training::State() const {
                         .parked = &parked_,
                         .mask = &mask(),
                         .averages = averages_ ? &*averages_ : nullptr},
-                       parts_.communicators.gradients->world_size());
+                       deps_.communicators.gradients->world_size());
 }
 
 checkpoint::State StateOf(const models::Model& model, const Training* training, int world_size) {

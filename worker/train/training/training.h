@@ -33,7 +33,7 @@ namespace muster::train {
 class Training {
  public:
   // All must outlive this object.
-  struct Parts {
+  struct Dependencies {
     const Job* job;
     int64_t rank;
     models::Model* model;
@@ -48,7 +48,7 @@ class Training {
   };
   // `deferred`: the values of parameters without memory; null: the parameters have memory.
   // INVALID_ARGUMENT: the job does not fit the model.
-  static absl::StatusOr<std::unique_ptr<Training>> Create(const Parts& parts,
+  static absl::StatusOr<std::unique_ptr<Training>> Create(const Dependencies& deps,
                                                           const models::DeferredValues* deferred);
 
   parallel::Strategy& strategy() { return *strategy_; }
@@ -73,12 +73,12 @@ class Training {
   absl::Status Release(int64_t step);
 
   // The effect of Refresh, and each rank's bytes between steps in the old and the new plan.
-  struct Foresight {
+  struct RefreshEstimate {
     int64_t bytes_moved = 0;
     std::vector<int64_t> bytes_before;  // by rank: parameters, gradients, optimizer state
     std::vector<int64_t> bytes_after;
   };
-  absl::StatusOr<Foresight> Foresee(const Mask& mask) const;
+  absl::StatusOr<RefreshEstimate> Estimate(const Mask& mask) const;
 
   // Gives these frozen parameters a state of zeros, for the caller to fill from a file. Replaces
   // the state of all frozen parameters.
@@ -99,8 +99,8 @@ class Training {
   checkpoint::State State() const;
 
  private:
-  explicit Training(const Parts& parts) : parts_(parts) {}
-  const Mask& mask() const { return parts_.trained->in_force(); }
+  explicit Training(const Dependencies& deps) : deps_(deps) {}
+  const Mask& mask() const { return deps_.trained->in_force(); }
   Averages::Plan plan() const { return {strategy_.get(), &mask()}; }
   absl::Status Plan(const ParameterValues& values, parallel::KeptMemory kept);
   // Puts the mask that `trained` wants into force, makes a new plan without an optimizer, and moves
@@ -112,7 +112,7 @@ class Training {
   // Returns the state of all parameters, trained and frozen. The tensors are the optimizer's own.
   OptimizerState AllState() const;
 
-  const Parts parts_;
+  const Dependencies deps_;
   std::vector<at::ScalarType> types_;  // the parameters' types
   std::unique_ptr<parallel::Strategy> strategy_;
   std::unique_ptr<models::ForwardContext> context_;
