@@ -81,15 +81,21 @@ class Sources:
         self.text = text
         # Header or source file -> the targets that have it in srcs, hdrs or textual_hdrs.
         self.owners = collections.defaultdict(list)
+        # Source file that is generated -> the source files that were put into it (muster_tests).
+        self.made_of = {}
         generated = set()
         folders = {""}
         for target in targets.values():
-            generated |= {path_of(label) for label in target.labels("outs")}
+            outs = [path_of(label) for label in target.labels("outs")]
+            generated |= set(outs)
+            srcs = [path_of(label) for label in target.labels("srcs")]
+            if target.rule == "genrule" and srcs and all(name.endswith(".cc") for name in srcs):
+                self.made_of |= {out: srcs for out in outs}
+        for target in targets.values():
             if not target.rule.startswith("cc_"):
                 continue
-            for label in target.labels("srcs", "hdrs", "textual_hdrs"):
-                if path_of(label).endswith(SOURCES):
-                    self.owners[path_of(label)].append(target)
+            for path in self.files_of(target):
+                self.owners[path].append(target)
             for folder in target.attributes.get("includes") or []:
                 folders.add(posixpath.normpath(posixpath.join(target.package, folder)) + "/")
         self.files = set(self.owners) | generated
@@ -120,7 +126,8 @@ class Sources:
 
     def files_of(self, target):
         labels = target.labels("srcs", "hdrs", "textual_hdrs")
-        return [path for path in map(path_of, labels) if path.endswith(SOURCES)]
+        paths = [path for path in map(path_of, labels) if path.endswith(SOURCES)]
+        return [one for path in paths for one in self.made_of.get(path, [path])]
 
     def headers_of(self, target):
         """The headers that a target offers to targets that depend on it."""

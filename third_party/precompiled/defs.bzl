@@ -55,6 +55,32 @@ def muster_binary(name, pch, **kwargs):
     """
     _compiled(native.cc_binary, pch, name = name, **kwargs)
 
+def muster_tests(name, srcs, parts = 1, size = "small", copts = [], **kwargs):
+    """One program of many tests, compiled together: what each of them takes from headers and
+    templates is then made once. What a file has in its unnamed namespace lies in a namespace of the
+    file's name here, so that files can use the same names.
+
+    Args:
+      name: of the program.
+      srcs: files of this package.
+      parts: the number of files to compile.
+      size: for cc_test.
+      copts: for cc_test.
+      **kwargs: for cc_test.
+    """
+    made = []
+    for part in range(parts):
+        made.append("%s_%d.cc" % (name, part))
+        native.genrule(
+            name = "%s_%d" % (name, part),
+            testonly = True,
+            srcs = srcs[part::parts],
+            outs = [made[-1]],
+            cmd = "for file in $(SRCS); do echo \"#line 1 \\\"$$file\\\"\"; " +
+                  "sed \"s/^namespace {/namespace $$(basename $$file .cc) {/\" $$file; done > $@",
+        )
+    muster_test(name = name, size = size, srcs = made, copts = copts, **kwargs)
+
 def muster_test(name, size = "small", srcs = None, copts = [], **kwargs):
     """A cc_test whose file begins with the precompiled header of the main function on which it
     depends: gtest_main, rpc_gtest_main or torch_gtest_main of third_party/system.
