@@ -184,7 +184,7 @@ class Sources:
         """(target, dep) where the dep has headers and no file of the target includes any."""
         for target in self.compiled():
             files = self.files_of(target)
-            # The includes of generated code are not known. Files of //third_party/together only
+            # The includes of generated code are not known. Files of muster_library only
             # include the target's own files.
             generated = self.generated.intersection(files)
             if not files or any(file.endswith(HEADERS) for file in generated):

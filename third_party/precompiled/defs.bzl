@@ -29,21 +29,46 @@ def _copts(pch):
     return PCH_COPTS[pch] + ["-fpch-deps", "-include", "precompiled_%s.hh" % pch]
 
 def _compiled(rule, pch, copts = [], deps = [], **kwargs):
-    rule(
-        copts = copts + _copts(pch),
-        deps = deps + ["//third_party/precompiled:" + pch],
-        **kwargs
-    )
+    if pch:
+        copts = copts + _copts(pch)
+        deps = deps + ["//third_party/precompiled:" + pch]
+    rule(copts = copts, deps = deps, **kwargs)
 
-def muster_library(name, pch, **kwargs):
-    """A cc_library whose files begin with the precompiled header `pch`.
+def _together(name, srcs, parts):
+    """Makes `parts` files, each of which includes every parts-th of the files.
+
+    What the files take from headers and templates is then made a few times instead of once for each
+    file. Names in the unnamed namespaces of the files must differ. Returns the made files."""
+    made = []
+    for part in range(parts):
+        lines = [
+            "#include \\\"%s/%s\\\"" % (native.package_name(), src)
+            for src in srcs[part::parts]
+        ]
+        made.append("%s_%d.cc" % (name, part))
+        native.genrule(
+            name = "%s_%d" % (name, part),
+            outs = [made[-1]],
+            cmd = "printf '%%s\\n' %s > $@" % " ".join(["\"%s\"" % line for line in lines]),
+        )
+    return made
+
+def muster_library(name, pch, srcs = [], parts = 1, **kwargs):
+    """A cc_library whose files are compiled together, beginning with the precompiled header `pch`.
 
     Args:
       name: of the library.
-      pch: "absl", "cli", "rpc" or "torch".
+      pch: "absl", "cli", "rpc", "torch", or None: the files begin with no precompiled header.
+      srcs: files of this package.
+      parts: the number of files to compile.
       **kwargs: for cc_library.
     """
-    _compiled(native.cc_library, pch, name = name, **kwargs)
+    sources = [src for src in srcs if src.endswith(".cc")]
+    if len(sources) > parts:
+        kwargs["textual_hdrs"] = sources
+        headers = [src for src in srcs if not src.endswith(".cc")]
+        srcs = headers + _together(name, sources, parts)
+    _compiled(native.cc_library, pch, name = name, srcs = srcs, **kwargs)
 
 def muster_binary(name, pch, **kwargs):
     """A cc_binary whose files begin with the precompiled header `pch`.
@@ -70,7 +95,7 @@ def muster_tests(name, srcs, parts = 1, size = "small", copts = [], **kwargs):
     """
     made = []
     for part in range(parts):
-        made.append("%s_%d.cc" % (name, part))
+        made.append("%s_%d_test.cc" % (name, part))
         native.genrule(
             name = "%s_%d" % (name, part),
             testonly = True,
