@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a rank's memory is used for, strategies beside each other and PyTorch:
 `bench/sharded_ddp/memory.py` builds, measures and prints the table. Counted by the allocator
-(docs/memory.md), so it does not matter what else the machine does meanwhile."""
+(docs/reference/memory.md), so it does not matter what else the machine does meanwhile."""
 
 import argparse
 import dataclasses
@@ -95,7 +95,7 @@ class Size:
 
     def state(self, strategy, world_size):
         """Bytes of a rank's parameters, reduced gradients and moments, by the formula
-        (docs/strategies.md)."""
+        (docs/concepts/strategies.md)."""
         if strategy == "ddp":
             return 4 * self.parameters + 12 * self.trained
         share = 12 * self.trained / world_size

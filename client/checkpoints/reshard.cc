@@ -23,7 +23,7 @@ using layout::Range;
 using manifest::StoredTensor;
 using manifest::TensorReader;
 
-// As in a worker's own checkpoints (docs/checkpoint-format.md): small ones first.
+// As in a worker's own checkpoints (docs/reference/checkpoint-format.md): small ones first.
 constexpr int64_t kSmall = 1024;
 constexpr int64_t kAlignment = 16;
 

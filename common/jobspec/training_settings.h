@@ -1,6 +1,6 @@
 // The settings that decide how a job trains: what a checkpoint keeps of its job file, and what a
 // job that goes on from it (`start: {what: everything}`) takes from there where its own file leaves
-// it out. docs/stages.md lists them for users. Pure functions, thread-safe.
+// it out. docs/concepts/stages.md lists them for users. Pure functions, thread-safe.
 #ifndef MUSTER_COMMON_JOBSPEC_TRAINING_SETTINGS_H_
 #define MUSTER_COMMON_JOBSPEC_TRAINING_SETTINGS_H_
 

@@ -23,7 +23,8 @@ void ValidatePrecision(const v1::JobSpec& spec, ProblemList* problems);
 void ValidateOutputs(const v1::JobSpec& spec, ProblemList* problems);
 
 // The rules of what validation passes decide: `early_stopping`, `keep_best` and `export.from`.
-// Metrics are refused if the model of the job certainly does not give them (docs/metrics.md).
+// Metrics are refused if the model of the job certainly does not give them
+// (docs/reference/metrics.md).
 void ValidatePasses(const v1::JobSpec& spec, ProblemList* problems);
 
 // The rules of the stages `predict`: what they need, and how their files are named.

@@ -1,5 +1,5 @@
-// MANIFEST.json: what a checkpoint directory holds (docs/checkpoint-format.md). It does not use
-// LibTorch, so the command line can use it, too.
+// MANIFEST.json: what a checkpoint directory holds (docs/reference/checkpoint-format.md). It does
+// not use LibTorch, so the command line can use it, too.
 #ifndef MUSTER_COMMON_MANIFEST_MANIFEST_H_
 #define MUSTER_COMMON_MANIFEST_MANIFEST_H_
 

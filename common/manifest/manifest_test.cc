@@ -65,7 +65,7 @@ class ManifestTest : public ::testing::Test {
     ASSERT_TRUE(files::WriteAtomically(dir_.Path(kFileName), text).ok());
   }
 
-  // As docs/checkpoint-format.md says it: the hash of the text with zeros in its place.
+  // As docs/reference/checkpoint-format.md says it: the hash of the text with zeros in its place.
   void Rehash() {
     std::string text = *files::ReadFile(dir_.Path(kFileName));
     const std::string name = "\"manifest_xxh3_128\": \"";

@@ -10,7 +10,7 @@
 
 namespace muster::manifest {
 
-// All values are as in docs/sampler.md.
+// All values are as in docs/reference/sampler.md.
 struct SamplingRecord {
   // Steps done when this began, and the sampler's position there.
   int64_t step = 0;

@@ -1,5 +1,5 @@
 // The file NAME.tokenizer.json beside a file of tokens, which says with which tokenizer the tokens
-// were made (docs/data.md). A file of tokens need not have one.
+// were made (docs/reference/data.md). A file of tokens need not have one.
 #ifndef MUSTER_COMMON_TOKENIZER_SIDECAR_H_
 #define MUSTER_COMMON_TOKENIZER_SIDECAR_H_
 

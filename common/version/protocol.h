@@ -1,5 +1,5 @@
 // Which versions of Muster's programs work together. This file says so for musterd, agents and
-// workers, and coordinator/store/schema.h for databases. docs/upgrade.md tells people.
+// workers, and coordinator/store/schema.h for databases. docs/how-to/upgrade.md tells people.
 //
 // N is this version, 0.4.0, and N-1 is 0.3.0. A musterd serves agents and workers of N and N-1, and
 // of the version after N, which knows how to speak to N. Programs that are further apart are

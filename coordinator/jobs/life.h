@@ -22,7 +22,7 @@
 // of plan.max_restarts, and from the second one on also a wait. The job makes progress when it
 // writes its first checkpoint after the restart, or, while it has no checkpoint, when it passes the
 // step at which it failed: then all its restarts are available again.
-// docs/protocol-coordinator.md says how long the waits are.
+// docs/internals/protocol-coordinator.md says how long the waits are.
 #ifndef MUSTER_COORDINATOR_JOBS_LIFE_H_
 #define MUSTER_COORDINATOR_JOBS_LIFE_H_
 

@@ -1,7 +1,7 @@
 // Which of a job's measurements (of steps and passes; musterd's own metrics are in web/) are kept
 // when it has more rows than the bound: all of the newest rows, half of the bound, and of the older
 // rows every 2nd, then every 4th, 8th, ... So the whole course stays visible, more coarsely where
-// it is older. docs/metrics.md has the numbers. Pure.
+// it is older. docs/reference/metrics.md has the numbers. Pure.
 //
 // Rows are numbered from 1 (steps by themselves, validation passes in their order). Whether a row
 // is kept depends only on its number, the newest number and the bound, so a restart, or a row that

@@ -35,7 +35,7 @@
 namespace muster::service {
 
 // Whether a client is served: its version is at most one minor version apart from `own`, that of
-// this program, "0.2.0" (docs/upgrade.md). The command line and the Python package say their
+// this program, "0.2.0" (docs/how-to/upgrade.md). The command line and the Python package say their
 // version in gRPC's header user-agent, which begins with "muster/0.2.0". Other programs do not, and
 // are served. FAILED_PRECONDITION CLIENT_TOO_OLD or CLIENT_TOO_NEW. Pure.
 absl::Status CheckClientVersion(const std::string& user_agent, const std::string& own);

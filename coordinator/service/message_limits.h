@@ -1,6 +1,6 @@
 // The limits of the messages that the coordinator gets (coordinator/limits/limits.h,
-// docs/limits.md), checked by reflection: a new field has the limits of its type without any
-// further code. Pure.
+// docs/reference/limits.md), checked by reflection: a new field has the limits of its type without
+// any further code. Pure.
 #ifndef MUSTER_COORDINATOR_SERVICE_MESSAGE_LIMITS_H_
 #define MUSTER_COORDINATOR_SERVICE_MESSAGE_LIMITS_H_
 

@@ -23,7 +23,7 @@ absl::Status CheckFolder(const std::string& field, const std::string& folder);
 
 // Reads a job file that a client without a reader of its own sends as text (JobService.ParseJob).
 // The answer has what is wrong with the text. INVALID_ARGUMENT: FOLDER_NOT_ABSOLUTE;
-// FIELD_TOO_LONG, because the settings would take too long (docs/limits.md). Pure.
+// FIELD_TOO_LONG, because the settings would take too long (docs/reference/limits.md). Pure.
 absl::StatusOr<v1::ParseJobResponse> ParseJob(const v1::ParseJobRequest& request);
 
 // The problems of the job file, and settings that do not fit this coordinator's own settings.

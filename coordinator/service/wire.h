@@ -30,8 +30,8 @@
 
 namespace muster::service {
 
-// The reasons of this coordinator's errors, which docs/errors.md lists: what to do about each, one
-// sentence for people, which ErrorInfo carries as `next`.
+// The reasons of this coordinator's errors, which docs/reference/errors.md lists: what to do about
+// each, one sentence for people, which ErrorInfo carries as `next`.
 const std::map<absl::string_view, absl::string_view>& NextSteps();
 // Of a reason that is not in the table, such as one that a worker reported: where to look.
 std::string NextStep(const std::string& reason);

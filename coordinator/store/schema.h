@@ -1,5 +1,5 @@
-// The tables of the SQLite store: those of version 0.3.0, and what has changed since. docs/store.md
-// describes the tables, and tables.h has their present columns.
+// The tables of the SQLite store: those of version 0.3.0, and what has changed since.
+// docs/internals/store.md describes the tables, and tables.h has their present columns.
 #ifndef MUSTER_COORDINATOR_STORE_SCHEMA_H_
 #define MUSTER_COORDINATOR_STORE_SCHEMA_H_
 
@@ -257,7 +257,7 @@ CREATE TABLE deliveries (
 
 // Run in order after the baseline, they bring a file to the newest schema. A migration that was
 // released is never changed: add another one. The next version of Muster makes this list a part of
-// the baseline (docs/upgrade.md).
+// the baseline (docs/how-to/upgrade.md).
 inline constexpr const char* kMigrations[] = {
     // ---- 20: the job file that was submitted.
     R"sql(

@@ -1,4 +1,4 @@
-// The store in one SQLite file, DIRECTORY/muster.db (docs/store.md). Write-ahead log,
+// The store in one SQLite file, DIRECTORY/muster.db (docs/internals/store.md). Write-ahead log,
 // synchronous=FULL: a batch for which Commit() has returned OK survives a power failure.
 // DIRECTORY/lock prevents a second coordinator from using the directory. DIRECTORY/ballast reserves
 // the disk space that is freed when the disk is full.

@@ -1,5 +1,5 @@
 // The coordinator's durable state: one transaction per batch of changes, everything loaded at
-// start, steps and log lines read by range. docs/store.md is the schema.
+// start, steps and log lines read by range. docs/internals/store.md is the schema.
 //
 // Not thread-safe, unless said: the coordinator's engine makes one call at a time. Two
 // implementations, one conformance suite: SQLite (sqlite_store.h) and memory (memory_store.h).
@@ -101,7 +101,7 @@ struct EventRow {
   bool operator==(const EventRow&) const = default;
 };
 
-// A message about a job that a webhook's receiver has not accepted yet (docs/webhook.md).
+// A message about a job that a webhook's receiver has not accepted yet (docs/how-to/webhook.md).
 struct DeliveryRow {
   // Grows with each delivery while any is stored.
   uint64_t number = 0;

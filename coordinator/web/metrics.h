@@ -1,4 +1,4 @@
-// The metrics of musterd, each function those of one thing; docs/monitoring.md lists them.
+// The metrics of musterd, each function those of one thing; docs/how-to/monitoring.md lists them.
 #ifndef MUSTER_COORDINATOR_WEB_METRICS_H_
 #define MUSTER_COORDINATOR_WEB_METRICS_H_
 

@@ -1,4 +1,5 @@
-// What a receiver answers to a message, and what that means (docs/webhook.md). Functions are pure.
+// What a receiver answers to a message, and what that means (docs/how-to/webhook.md). Functions are
+// pure.
 #ifndef MUSTER_COORDINATOR_WEBHOOK_ANSWER_H_
 #define MUSTER_COORDINATOR_WEBHOOK_ANSWER_H_
 

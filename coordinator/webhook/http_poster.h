@@ -16,8 +16,9 @@
 
 namespace muster::webhook {
 
-// How a receiver can tell that a message is from this musterd (docs/webhook.md), as Stripe and
-// Slack sign theirs: "v1=" and the 64 hexadecimal digits of HMAC-SHA-256(secret, "SECONDS.BODY").
+// How a receiver can tell that a message is from this musterd (docs/how-to/webhook.md), as Stripe
+// and Slack sign theirs: "v1=" and the 64 hexadecimal digits of HMAC-SHA-256(secret,
+// "SECONDS.BODY").
 std::string Sign(const std::string& secret, int64_t unix_seconds, const std::string& body);
 
 class HttpPoster : public Poster {

@@ -25,8 +25,9 @@ inline constexpr size_t kLongestText = 2000;
 // Less than this many bytes, whatever the texts of the job are.
 inline constexpr size_t kLongestBody = 16 << 10;
 
-// What is posted about a change of a job's state (docs/webhook.md): the JSON of the change that
-// brought the job into its present state. `id`: of the delivery. `former`: absent for a new job.
+// What is posted about a change of a job's state (docs/how-to/webhook.md): the JSON of the change
+// that brought the job into its present state. `id`: of the delivery. `former`: absent for a new
+// job.
 std::string BodyOf(const std::string& id, const jobs::Job& job, std::optional<jobs::State> former,
                    absl::Time now);
 

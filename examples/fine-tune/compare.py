@@ -14,7 +14,8 @@ from transformers import AutoModelForCausalLM
 
 @torch.no_grad()
 def held_out_loss(folder, tokens):
-    """The mean loss over the file's samples: those that Muster validates on (docs/data.md)."""
+    """The mean loss over the file's samples: those that Muster validates on
+    (docs/reference/data.md)."""
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
     context = model.config.max_position_embeddings
     samples = (len(tokens) - 1) // context

@@ -1,6 +1,6 @@
-// An example of a plug-in (docs/plugins.md): a classifier with a loss of its own, the focal loss
-// (Lin et al. 2017), and a step hook that keeps the weights of each neuron within a ball (max-norm,
-// Srivastava et al. 2014). Two models:
+// An example of a plug-in (docs/how-to/plugins.md): a classifier with a loss of its own, the focal
+// loss (Lin et al. 2017), and a step hook that keeps the weights of each neuron within a ball
+// (max-norm, Srivastava et al. 2014). Two models:
 //   focal  {inputs, width, layers, classes, gamma, max_norm}: all of it
 //   plain  {inputs, width, layers, classes}: the same network, trained with the job's loss
 #include <cmath>

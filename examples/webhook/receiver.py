@@ -1,5 +1,5 @@
-"""Receives the webhooks of musterd (docs/webhook.md) with Python's standard library alone: checks
-the signature, and drops messages that have come before."""
+"""Receives the webhooks of musterd (docs/how-to/webhook.md) with Python's standard library alone:
+checks the signature, and drops messages that have come before."""
 
 import collections
 import hashlib

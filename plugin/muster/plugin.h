@@ -1,6 +1,6 @@
-// A model of your own for Muster, in a shared object (docs/plugins.md; examples/plugin is one).
-// This header and LibTorch are all that a plug-in is built against: everything here is inline or
-// called through virtual methods, so a plug-in needs no symbol of the worker, and the worker
+// A model of your own for Muster, in a shared object (docs/how-to/plugins.md; examples/plugin is
+// one). This header and LibTorch are all that a plug-in is built against: everything here is inline
+// or called through virtual methods, so a plug-in needs no symbol of the worker, and the worker
 // exports none.
 //
 // Devices: a model is made on the CPU. With `device: cuda` the worker then moves its registered
@@ -16,10 +16,10 @@
 //
 // Life cycle: loaded once per process and never unloaded. A session makes one model and destroys it
 // at its end. With fsdp it records how the model is made, so that no rank holds all of it, and
-// makes it a second time if that is not possible (docs/plugins.md). Threading: a model is used by
-// one thread, but ranks may be threads of one process: no global variables. Errors: exceptions of
-// any kind. They end the job without a restart, and the error names the plug-in, the model and the
-// unit. Only after std::bad_alloc, which may be temporary, is the job started again.
+// makes it a second time if that is not possible (docs/how-to/plugins.md). Threading: a model is
+// used by one thread, but ranks may be threads of one process: no global variables. Errors:
+// exceptions of any kind. They end the job without a restart, and the error names the plug-in, the
+// model and the unit. Only after std::bad_alloc, which may be temporary, is the job started again.
 #ifndef MUSTER_PLUGIN_H_
 #define MUSTER_PLUGIN_H_
 

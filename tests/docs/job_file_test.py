@@ -1,5 +1,5 @@
-"""docs/job-file.md says what is so: its reference is made of the schema's comments, which are
-true."""
+"""docs/reference/job-file.md says what is so: its reference is made of the schema's comments,
+which are true."""
 
 import copy
 import difflib

@@ -1,5 +1,5 @@
-"""The programs of docs/sampler.md give the orders and steps of sampler.py, with which the losses of
-real jobs are compared; the examples in its text are what the programs return."""
+"""The programs of docs/reference/sampler.md give the orders and steps of sampler.py, with which the
+losses of real jobs are compared; the examples in its text are what the programs return."""
 
 import itertools
 import pathlib
@@ -10,7 +10,7 @@ import pytest
 from tests.bazel import runfile
 from tests.parity import sampler
 
-PAGE = pathlib.Path(runfile("docs/sampler.md")).read_text()
+PAGE = pathlib.Path(runfile("docs/reference/sampler.md")).read_text()
 
 
 def functions():

@@ -1,7 +1,7 @@
 """The PyTorch twin of the model `convnet`, and its training on several ranks, in one process.
 
 Each rank normalizes with its own micro-batches and moves its own BatchNorm statistics; after a step
-all ranks go on with the statistics of the last one (docs/collectives.md, "Buffers")."""
+all ranks go on with the statistics of the last one (docs/internals/collectives.md, "Buffers")."""
 
 import dataclasses
 import math

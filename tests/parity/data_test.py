@@ -1,5 +1,6 @@
 """Data files of every format, written by NumPy and others, through a real job: its losses are those
-of plain PyTorch on the same samples, in the same order (docs/data.md, docs/sampler.md)."""
+of plain PyTorch on the same samples, in the same order (docs/reference/data.md,
+docs/reference/sampler.md)."""
 
 import gzip
 import struct

@@ -2,7 +2,7 @@
 // exits to the coordinator.
 //
 // One thread owns all state (`Core` decides, this class carries out); gRPC's threads and the
-// threads that watch workers post events to it. docs/agent.md describes the behaviour.
+// threads that watch workers post events to it. docs/reference/agent.md describes the behaviour.
 #ifndef MUSTER_WORKER_AGENT_AGENT_H_
 #define MUSTER_WORKER_AGENT_AGENT_H_
 

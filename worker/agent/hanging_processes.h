@@ -1,6 +1,6 @@
 // The processes on this node that do not end although they were killed: this agent's own, and those
-// that former agents left. They are written to the disk for the next agent: docs/agent.md, A
-// process that cannot be killed.
+// that former agents left. They are written to the disk for the next agent:
+// docs/reference/agent.md, A process that cannot be killed.
 #ifndef MUSTER_WORKER_AGENT_HANGING_PROCESSES_H_
 #define MUSTER_WORKER_AGENT_HANGING_PROCESSES_H_
 

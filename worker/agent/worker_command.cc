@@ -24,7 +24,7 @@
 namespace muster::agent {
 namespace {
 
-// docs/agent.md lists them.
+// docs/reference/agent.md lists them.
 constexpr const char* kForWorkers[] = {
     "PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "LANG", "LC_*", "LD_LIBRARY_PATH",
     // Where an installed worker finds LibTorch.

@@ -1,5 +1,5 @@
 // Checkpoints of one generation, written and read by all ranks together (architecture.md 6,
-// docs/checkpoint-format.md).
+// docs/reference/checkpoint-format.md).
 //
 // Every public method is collective: all ranks call it at the same point with equal arguments
 // (except for the parts of the state that they hold), and all get the same outcome. A Status that

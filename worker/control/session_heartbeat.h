@@ -48,7 +48,7 @@ class SessionHeartbeat {
   std::atomic<std::chrono::nanoseconds> lease_{std::chrono::nanoseconds(0)};
 };
 
-// The memory of this process, as a heartbeat reports it (docs/memory.md).
+// The memory of this process, as a heartbeat reports it (docs/reference/memory.md).
 //
 // usage: of the job's device. reserved_bytes: of a GPU; 0 on the CPU.
 v1::RankMemory MemoryReport(const memory::Usage& usage, uint64_t resident_bytes,

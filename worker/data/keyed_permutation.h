@@ -1,6 +1,6 @@
 // The order of an epoch for `order: shuffled_v2`: a permutation that is computed place by place, so
-// that no memory grows with the number of samples. docs/sampler.md specifies it so exactly that any
-// language reproduces it.
+// that no memory grows with the number of samples. docs/reference/sampler.md specifies it so
+// exactly that any language reproduces it.
 //
 // The numbers [0, n) are the cells of a grid, row by row, in which every round shifts each row, or
 // each column, by a random number of its own, cyclically; a number that leaves [0, n) takes all

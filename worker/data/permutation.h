@@ -1,5 +1,5 @@
-// The order of an epoch for `order: shuffled`. docs/sampler.md specifies it so exactly that any
-// language reproduces it.
+// The order of an epoch for `order: shuffled`. docs/reference/sampler.md specifies it so exactly
+// that any language reproduces it.
 #ifndef MUSTER_WORKER_DATA_PERMUTATION_H_
 #define MUSTER_WORKER_DATA_PERMUTATION_H_
 
@@ -14,7 +14,7 @@
 
 namespace muster::data {
 
-// The state of splitmix64 from which the order of an epoch is drawn (docs/sampler.md).
+// The state of splitmix64 from which the order of an epoch is drawn (docs/reference/sampler.md).
 // `rank`: given if the order is that of a rank's own file.
 constexpr uint64_t EpochState(uint64_t seed, int64_t epoch, std::optional<int64_t> rank) {
   const uint64_t state =

@@ -1,5 +1,5 @@
 // Which samples a rank takes in a step: pure arithmetic over (seed, epoch, cursor). One order of
-// the data set per epoch, one cursor for all ranks. docs/sampler.md is the specification.
+// the data set per epoch, one cursor for all ranks. docs/reference/sampler.md is the specification.
 //
 // A step takes G = world_size * accumulate * per_rank consecutive positions of the epoch's order.
 // Rank r takes positions [r*A*P, (r+1)*A*P) of them, and its micro-batch m the m-th P of those.

@@ -18,7 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The expected lists come from the Python program in docs/sampler.md.
+// The expected lists come from the Python program in docs/reference/sampler.md.
 TEST(PermutationTest, IsTheOneOfTheSpecification) {
   EXPECT_THAT(Permutation(1, 0, 10), ElementsAre(7, 2, 6, 8, 0, 1, 5, 9, 3, 4));
   EXPECT_THAT(Permutation(1, 1, 10), ElementsAre(6, 2, 3, 5, 1, 9, 0, 8, 4, 7));
@@ -205,7 +205,7 @@ TEST(SamplerTest, WithOwnFilesOnlyTheShortOnesStartOverWhenPadding) {
 TEST(SamplerTest, OwnFilesOfOneSizeAreStillOrderedDifferently) {
   EXPECT_NE(Permutation(5, 0, 20, 0), Permutation(5, 0, 20, 1));
   EXPECT_NE(Permutation(5, 0, 20, 0), Permutation(5, 0, 20));
-  // The one of docs/sampler.md, made by its Python.
+  // The one of docs/reference/sampler.md, made by its Python.
   EXPECT_THAT(Permutation(1, 0, 10, 0), ElementsAre(9, 3, 1, 4, 5, 0, 6, 7, 2, 8));
   EXPECT_THAT(Permutation(1, 0, 10, 1), ElementsAre(3, 9, 2, 6, 1, 4, 5, 0, 8, 7));
 }

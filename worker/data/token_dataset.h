@@ -1,4 +1,4 @@
-// Token files: bare little-endian uint16 or uint32, memory-mapped (docs/data.md).
+// Token files: bare little-endian uint16 or uint32, memory-mapped (docs/reference/data.md).
 // Sample i of a file with T tokens and context C is tokens [i*C, i*C + C], C + 1 of them, inputs
 // and targets shifted by one; a file has (T-1)/C samples; files follow one another and no sample
 // crosses files.

@@ -3,7 +3,8 @@
 // allocated, whichever thread frees it.
 //
 // The counters are the process's: ranks that are threads of one process share them. Counted are the
-// bytes asked for. Not counted is memory that does not come from this allocator (docs/memory.md).
+// bytes asked for. Not counted is memory that does not come from this allocator
+// (docs/reference/memory.md).
 //
 // Cost: 64 bytes in front of each allocation, and four uncontended atomic operations per allocation
 // with its release.

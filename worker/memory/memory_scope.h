@@ -1,6 +1,6 @@
 // What memory is used for. While a scope lives, all that LibTorch allocates in the thread of the
-// scope counts for the purpose of the scope (counting_allocator.h). docs/memory.md says where the
-// scopes are.
+// scope counts for the purpose of the scope (counting_allocator.h). docs/reference/memory.md says
+// where the scopes are.
 //
 //   {
 //     const MemoryScope scope(Purpose::kMoments);

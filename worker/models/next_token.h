@@ -1,6 +1,6 @@
 // Chooses the token that follows a text, from the logits of the text's last token. Pure.
-// docs/generate.md specifies it so exactly that any language reproduces it: the choice depends only
-// on the logits, the settings, the number of the prompt and the position of the token.
+// docs/how-to/generate.md specifies it so exactly that any language reproduces it: the choice
+// depends only on the logits, the settings, the number of the prompt and the position of the token.
 #ifndef MUSTER_WORKER_MODELS_NEXT_TOKEN_H_
 #define MUSTER_WORKER_MODELS_NEXT_TOKEN_H_
 

@@ -1,4 +1,5 @@
-// The records and events of an event file, as TensorBoard reads them (docs/tensorboard.md). Pure.
+// The records and events of an event file, as TensorBoard reads them (docs/how-to/tensorboard.md).
+// Pure.
 #ifndef MUSTER_WORKER_TENSORBOARD_EVENT_H_
 #define MUSTER_WORKER_TENSORBOARD_EVENT_H_
 
@@ -46,7 +47,7 @@ void AddText(const std::string& tag, const std::string& text, Event* event);
 std::string RecordOf(const Event& event);
 
 // The numbers of a step, or of a pass of validation or of a test, with their tags
-// (docs/tensorboard.md).
+// (docs/how-to/tensorboard.md).
 //
 // `metrics`: as a session reports them. Samples and tokens per second are computed as the
 // coordinator computes them.

@@ -1,5 +1,5 @@
 // Passes the events of a session on, and writes what they measure to TensorBoard's event files
-// (docs/tensorboard.md). One rank of a job has it: the one that reports the job's events.
+// (docs/how-to/tensorboard.md). One rank of a job has it: the one that reports the job's events.
 #ifndef MUSTER_WORKER_TENSORBOARD_SINK_H_
 #define MUSTER_WORKER_TENSORBOARD_SINK_H_
 

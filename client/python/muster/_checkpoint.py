@@ -89,7 +89,7 @@ class Checkpoint:
 
     def __init__(self, path: pathlib.Path, manifest: dict[str, Any]):
         self.path = path
-        # All of MANIFEST.json (docs/checkpoint-format.md).
+        # All of MANIFEST.json (docs/reference/checkpoint-format.md).
         self.manifest = manifest
         self.job: str = manifest["job"]
         # Optimizer steps done.
@@ -102,7 +102,7 @@ class Checkpoint:
         # The averages of parameters, if the job keeps them.
         self.averages: dict[str, Tensor] = {}
         # Of each parameter that was ever trained: {"exp_avg": ..., "exp_avg_sq": ..., "step": ...}
-        # with AdamW; docs/checkpoint-format.md has the others.
+        # with AdamW; docs/reference/checkpoint-format.md has the others.
         self.optimizer_state: dict[str, dict[str, Tensor]] = {}
         self._files = {one["name"]: one for one in manifest["files"]}
         self._block_bytes: int = manifest["block_bytes"]

@@ -8,7 +8,7 @@
 
 Whatever the strategy and the number of ranks of the job, a tensor is whole here. Only what is asked
 for is read, and each block of a file that is read is checked against the hash in the checkpoint's
-manifest (docs/checkpoint-format.md).
+manifest (docs/reference/checkpoint-format.md).
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     made.tokens, made.dtype, made.vocab_size
 
 The file is a plain list of token numbers, as the job file's `data: {train: {tokens: ...}}` names it
-(docs/data.md). Beside it lies `train.bin.tokenizer.json`, which says with which tokenizer it was
-made. Needs the package `tokenizers`.
+(docs/reference/data.md). Beside it lies `train.bin.tokenizer.json`, which says with which tokenizer
+it was made. Needs the package `tokenizers`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What goes wrong, as exceptions.
 
 Each error of the coordinator has a gRPC code, which is the exception's class, and a stable reason
-such as JOB_NOT_FOUND (docs/errors.md), with the things that it is about in `metadata`.
+such as JOB_NOT_FOUND (docs/reference/errors.md), with the things that it is about in `metadata`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class FailedPrecondition(MusterError):
 
 
 class ResourceExhausted(MusterError):
-    """A limit of the coordinator is reached (docs/limits.md)."""
+    """A limit of the coordinator is reached (docs/reference/limits.md)."""
 
 
 class Unauthenticated(MusterError):

@@ -1,6 +1,6 @@
 // Communicator over Gloo's TCP transport (c10d::ProcessGroupGloo, its point-to-point half only).
 //
-// How the collectives, the failure watch and the threads work: docs/collectives.md.
+// How the collectives, the failure watch and the threads work: docs/internals/collectives.md.
 #ifndef MUSTER_WORKER_COMM_GLOO_GLOO_COMMUNICATOR_H_
 #define MUSTER_WORKER_COMM_GLOO_GLOO_COMMUNICATOR_H_
 

@@ -1,5 +1,5 @@
-// What the memory of a rank with sharded_ddp is used for, and when (docs/collectives.md has a
-// drawing).
+// What the memory of a rank with sharded_ddp is used for, and when (docs/internals/collectives.md
+// has a drawing).
 // One rank of four, without peers: a reduction is in flight until somebody waits for it.
 #include <memory>
 #include <string>

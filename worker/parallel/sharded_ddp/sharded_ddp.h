@@ -7,7 +7,7 @@
 // the memory of the full bucket is freed. The optimizer updates the rank's slices of the
 // parameters. Then the new parameters are all-gathered in place, in the order in which forward
 // needs them. Forward does not wait for all of them: a unit waits for its own parameters only.
-// docs/collectives.md has a drawing of a step.
+// docs/internals/collectives.md has a drawing of a step.
 //
 // Memory of one of N ranks for the state of a model with P float32 parameters and AdamW, in bytes:
 // 4 P (parameters) + 4 P / N (gradients) + 8 P / N (moments), and a few buckets. If gradients are

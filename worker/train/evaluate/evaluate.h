@@ -68,8 +68,8 @@ class SessionEvaluation : public Evaluator {
 
  private:
   enum class Interrupts { kNever, kByAnEnd };
-  // Runs a pass and reports its metrics (docs/metrics.md). All ranks get bitwise the same ones.
-  // Leaves the context in evaluation mode. Errors: the communicator's, or the data set's;
+  // Runs a pass and reports its metrics (docs/reference/metrics.md). All ranks get bitwise the same
+  // ones. Leaves the context in evaluation mode. Errors: the communicator's, or the data set's;
   // INVALID_ARGUMENT if there is no loss term at all, because every target is ignored.
   absl::StatusOr<std::optional<v1::Evaluation>> Pass(Set set, Interrupts interrupts);
   // What Pass reports.

@@ -1,7 +1,7 @@
 // What all work without backward has around it (validations, tests, predictions, samples): with
 // `ema: {evaluate: true}` the averages are in place of the parameters, and a sharded model is
-// gathered once, if there is memory for it (`evaluation: {reshard}`, docs/ema.md,
-// docs/strategies.md). Between Begin and End:
+// gathered once, if there is memory for it (`evaluation: {reshard}`, docs/concepts/ema.md,
+// docs/concepts/strategies.md). Between Begin and End:
 //
 //   ASSIGN_OR_RETURN(const auto scope, passes.Begin(live.training()));
 //   ... forwards in live.context() (save/live_state.h) ...

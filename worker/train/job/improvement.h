@@ -1,7 +1,7 @@
 // Whether a validation pass improves on those before it, and what follows from that: the end of a
 // fit stage (early_stopping, with the rule of Keras' and PyTorch Lightning's EarlyStopping) and the
 // checkpoint that is kept beside the newest ones (keep_best, as ModelCheckpoint with save_top_k=1).
-// Pure. docs/stages.md says it for users.
+// Pure. docs/concepts/stages.md says it for users.
 #ifndef MUSTER_WORKER_TRAIN_JOB_IMPROVEMENT_H_
 #define MUSTER_WORKER_TRAIN_JOB_IMPROVEMENT_H_
 

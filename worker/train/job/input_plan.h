@@ -1,5 +1,5 @@
 // The input of each rank in a step, and what follows from it for all ranks. Pure. Ranks may have
-// different amounts of input; see docs/uneven-inputs.md.
+// different amounts of input; see docs/concepts/uneven-inputs.md.
 #ifndef MUSTER_WORKER_TRAIN_JOB_INPUT_PLAN_H_
 #define MUSTER_WORKER_TRAIN_JOB_INPUT_PLAN_H_
 

@@ -1,5 +1,5 @@
 // The file of a stage `predict`, on rank 0: written under a temporary name beside it, and given its
-// name when it is complete (docs/predict.md).
+// name when it is complete (docs/how-to/predict.md).
 #ifndef MUSTER_WORKER_TRAIN_PREDICT_PREDICTION_FILE_H_
 #define MUSTER_WORKER_TRAIN_PREDICT_PREDICTION_FILE_H_
 

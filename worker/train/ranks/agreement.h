@@ -1,5 +1,5 @@
 // How ranks agree: that they have the same job, model and data before anything else depends on it
-// (docs/roll-call.md), and on the results of what each has done.
+// (docs/internals/roll-call.md), and on the results of what each has done.
 #ifndef MUSTER_WORKER_TRAIN_RANKS_AGREEMENT_H_
 #define MUSTER_WORKER_TRAIN_RANKS_AGREEMENT_H_
 

@@ -1,6 +1,6 @@
 // The roll call: before each step every rank sends its record to the others, and a pure function of
 // the table decides what the step will be. All ranks read the same table, so all decide the same
-// without asking the coordinator. docs/roll-call.md describes the protocol.
+// without asking the coordinator. docs/internals/roll-call.md describes the protocol.
 //
 // Normally the call for the next step is posted when a step begins and awaited when it ends, so it
 // overlaps with the step and costs no time. After a boundary at which something was done (a

@@ -1,5 +1,5 @@
 // What the ranks send each other before each step, and what follows from it: a pure function of the
-// table, with the same result on every rank. docs/roll-call.md describes the protocol.
+// table, with the same result on every rank. docs/internals/roll-call.md describes the protocol.
 #ifndef MUSTER_WORKER_TRAIN_ROLLCALL_ROLL_CALL_PLAN_H_
 #define MUSTER_WORKER_TRAIN_ROLLCALL_ROLL_CALL_PLAN_H_
 

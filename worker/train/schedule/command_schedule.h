@@ -1,6 +1,6 @@
 // When each command of the job's log takes effect. Every rank has a schedule and gives it the same
 // commands at the same step boundaries (the roll call says up to which number), so all ranks decide
-// the same. Pure. docs/commands.md describes the protocol.
+// the same. Pure. docs/concepts/commands.md describes the protocol.
 //
 // A command is taken in at the first boundary at which every rank holds it, and takes effect there,
 // or at its at_step. A change that took effect in an earlier generation takes effect again at the

@@ -1,5 +1,5 @@
-// What a session's memory is counted as (docs/memory.md). Ranks that are threads share the
-// counters.
+// What a session's memory is counted as (docs/reference/memory.md). Ranks that are threads share
+// the counters.
 #include <gtest/gtest.h>
 
 #include <algorithm>

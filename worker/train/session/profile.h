@@ -1,5 +1,5 @@
 // Records what the ranks do in the steps that a job names, in a trace file for each of these steps
-// (docs/profile.md).
+// (docs/how-to/profile.md).
 #ifndef MUSTER_WORKER_TRAIN_SESSION_PROFILE_H_
 #define MUSTER_WORKER_TRAIN_SESSION_PROFILE_H_
 

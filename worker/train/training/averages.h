@@ -1,7 +1,7 @@
-// An exponential moving average of each parameter (docs/ema.md), as PyTorch's AveragedModel with
-// get_ema_multi_avg_fn has it: the first update copies the parameters, each later one moves every
-// average towards its parameter. Until the first update there are no averages, and no memory for
-// them.
+// An exponential moving average of each parameter (docs/concepts/ema.md), as PyTorch's
+// AveragedModel with get_ema_multi_avg_fn has it: the first update copies the parameters, each
+// later one moves every average towards its parameter. Until the first update there are no
+// averages, and no memory for them.
 //
 // Each rank holds a part of the averages, and updates it without the other ranks:
 //   ddp          all of them
