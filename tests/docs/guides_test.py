@@ -124,7 +124,7 @@ def test_links_lead_somewhere(page):
         steps = resolve(pathlib.PurePath(page).parent / path) if path else [page]
         leads_to = "/".join(steps)
         if leads_to in PAGES:
-            assert not fragment or fragment in anchors(
+            assert not fragment or fragment in guide.anchors(
                 PAGES[leads_to]
             ), f"{page}: no heading {target}"
         else:
@@ -136,12 +136,6 @@ def resolve(path):
     for part in path.parts:
         parts = parts[:-1] if part == ".." else parts + [part]
     return parts
-
-
-def anchors(text):
-    """The fragments that GitHub gives the headings of a page."""
-    found = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if RUN[page]])
