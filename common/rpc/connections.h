@@ -1,6 +1,6 @@
 // Which connections a server keeps and which it closes, so that strangers who connect and say
-// nothing, or who connect very often, do not keep out those who work. bench/README.md shows what
-// each rule is needed for.
+// nothing, or who connect very often, do not keep out those who work. bench/results/strangers.md
+// shows what each rule is needed for.
 //
 // A connection is silent until its first byte arrives. The number of silent connections is limited:
 // when one more arrives, the peer that has the most of them loses its oldest one. So a client that
