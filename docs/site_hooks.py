@@ -37,6 +37,8 @@ def on_page_markdown(text, page, config, files):
     out, in_block = [], False
     first = ""  # the line with which the present paragraph, list or table began
     folder = posixpath.dirname(page.file.src_uri)
+    if not folder and page.file.src_uri != "index.md":
+        page.meta["search"] = {"exclude": True}  # a stub
     for line in text.split("\n"):
         fence = FENCE.match(line)
         if in_block:

@@ -56,6 +56,19 @@ SHELVES = {
     "watchdog": "concepts",
     "webhook": "how-to",
 }
+# Word of the glossary -> where it is explained, and nowhere else.
+OWNERS = {
+    "Lease": "internals/protocol-coordinator.md#time",
+    "Generation": "internals/protocol-coordinator.md#identity",
+    "Roll call": "internals/roll-call.md",
+    "Checkpoint": "reference/checkpoint-format.md#writing-the-commit-rule",
+    "Bucket": "reference/layout.md#buckets",
+    "Unit": "concepts/strategies.md#units",
+    "Slot": "reference/agent.md#slots",
+    "Operation": "concepts/commands.md#the-life-of-a-command",
+    "Drain": "how-to/operate.md#drains",
+    "Attempt": "internals/protocol-coordinator.md#attempts",
+}
 # PAGE.md#ANCHOR of each heading of these pages when they lay in docs/ itself.
 OLD_ANCHORS = runfile("tests/docs/old_anchors.txt").read_text().split()
 
@@ -103,6 +116,16 @@ def test_a_page_has_the_headings_that_links_may_name(name):
     text = (ROOT / f"docs/{SHELVES[name]}/{name}.md").read_text()
     wanted = {old.partition("#")[2] for old in OLD_ANCHORS if old.startswith(f"{name}.md#")}
     assert wanted - guide.anchors(text) == set()
+
+
+@pytest.mark.parametrize("word, owner", OWNERS.items())
+def test_the_glossary_leads_to_the_page_that_owns_a_fact(word, owner):
+    text = (ROOT / "docs/reference/glossary.md").read_text()
+    (entry,) = re.findall(rf"^\*\*{word}\*\*(?: \(of a node\))?: .*?(?=\n\n|\Z)", text, re.M | re.S)
+    (target,) = re.findall(r"\]\(([^)]+)\)", entry)
+    assert os.path.normpath(os.path.join("reference", target)) == owner
+    page, _, fragment = owner.partition("#")
+    assert not fragment or fragment in guide.anchors((ROOT / "docs" / page).read_text())
 
 
 def test_a_link_that_leads_nowhere_fails(tmp_path):
