@@ -79,7 +79,7 @@ LOADED = re.compile(r'<(?:script|link|img|iframe)[^>]*(?:src|href)="([^"]+)"')
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],
         cwd=ROOT,
         env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
