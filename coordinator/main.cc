@@ -157,7 +157,8 @@ absl::Status WithAdvice(const absl::Status& error) {
   if (!absl::IsDataLoss(error)) return error;
   return absl::DataLossError(absl::StrCat(Message(error),
                                           "; put a backup in the place of the database "
-                                          "(docs/store.md, Backup and restore), then start again"));
+                                          "(docs/internals/store.md, Backup and restore), then "
+                                          "start again"));
 }
 
 absl::StatusOr<std::unique_ptr<web::Watched>> StartWatched(const Flags& flags,
@@ -316,7 +317,7 @@ int main(int argc, char** argv) {
       ->allow_extra_args(false);
   app.add_option("--pass-env", flags.pass_env,
                  "Environment variable that the local agent's workers get in addition to those in "
-                 "docs/agent.md, or NAMES*; may be given several times")
+                 "docs/reference/agent.md, or NAMES*; may be given several times")
       ->allow_extra_args(false);
   app.add_option("--agent", flags.agent, "The muster-agent program")->capture_default_str();
   app.add_option("--lease", flags.lease,
@@ -340,7 +341,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--webhook", flags.webhook.urls,
                  "Post every change of a job's state to this http or https URL, as JSON "
-                 "(docs/webhook.md); may be given several times")
+                 "(docs/how-to/webhook.md); may be given several times")
       ->type_name("URL")
       ->allow_extra_args(false);
   app.add_option("--webhook-secret", flags.webhook.secret_file,

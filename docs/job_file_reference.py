@@ -1,4 +1,4 @@
-"""Makes the reference in docs/job-file.md from proto/muster/v1/job_spec.proto.
+"""Makes the reference in docs/reference/job-file.md from proto/muster/v1/job_spec.proto.
 
     ~/.cache/muster/venv/bin/python docs/job_file_reference.py
 
@@ -9,6 +9,7 @@ message's comment."""
 
 import dataclasses
 import importlib.util
+import os
 import pathlib
 import re
 import sys
@@ -21,7 +22,7 @@ from grpc_tools import protoc
 ROOT = pathlib.Path(__file__).absolute().parents[1]
 PROTO = "proto/muster/v1/job_spec.proto"
 OPTIONS = "proto/muster/v1/options.proto"
-PAGE = "docs/job-file.md"
+PAGE = "docs/reference/job-file.md"
 COMMAND = "~/.cache/muster/venv/bin/python docs/job_file_reference.py"
 BEGIN = f"<!-- The reference: made from {PROTO} by `{COMMAND}`. -->"
 END = "<!-- End of the reference. -->"
@@ -241,13 +242,13 @@ def prose(text):
     parts = text.split("`")
     for index in range(0, len(parts), 2):
         part = re.sub(r"([*_<>|\[\]])", r"\\\1", parts[index])
-        parts[index] = re.sub(r"docs/([\w\\-]+\.md)", link, part)
+        parts[index] = re.sub(r"docs/([\w\\/-]+\.md)", link, part)
     return "`".join(parts)
 
 
 def link(match):
-    page = match[1].replace("\\", "")
-    return f"[{page}]({page})"
+    page = pathlib.PurePosixPath("docs", match[1].replace("\\", ""))
+    return f"[{page.name}]({os.path.relpath(page, pathlib.PurePosixPath(PAGE).parent)})"
 
 
 def row(schema, headings, field):

@@ -99,7 +99,7 @@ int main(int argc, char** argv) {
     spdlog::error(
         "this is muster-worker {}; the muster-agent that has started it is of version {}. Stop the "
         "agent, install all programs of one version into its folder, and start it again "
-        "(docs/upgrade.md)",
+        "(docs/how-to/upgrade.md)",
         muster::Version(), agent);
     return 3;
   }

@@ -95,7 +95,7 @@ class Size:
 
     def state(self, strategy, world_size):
         """Bytes of a rank's parameters, reduced gradients and moments, by the formula
-        (docs/strategies.md)."""
+        (docs/concepts/strategies.md)."""
         if strategy == "ddp":
             return 4 * self.parameters + 12 * self.trained
         share = 12 * self.trained / world_size

@@ -38,7 +38,7 @@ absl::StatusOr<ExitCode> Backup(Console* console, client::MusterClient& client,
   uint64_t bytes = 0;
   RETURN_IF_ERROR(Write(&client, options.file, &bytes));
   console->err << "wrote " << options.file << ", " << HumanBytes(bytes)
-               << "; docs/store.md says how to restore it\n";
+               << "; docs/internals/store.md says how to restore it\n";
   return kDone;
 }
 

@@ -21,7 +21,9 @@
 namespace muster::cli {
 
 void AddJobFileOptions(CLI::App* command, JobFileOptions* options) {
-  command->add_option("FILE", options->file, "The job file (docs/job-file.md); -: standard input")
+  command
+      ->add_option("FILE", options->file,
+                   "The job file (docs/reference/job-file.md); -: standard input")
       ->required();
   command
       ->add_option(

@@ -198,7 +198,7 @@ std::vector<std::string> Command(const PackOptions& options, const TokenizerOpti
 absl::Status NoPackage(const std::string& python, const std::string& found) {
   return absl::FailedPreconditionError(absl::StrCat(
       "--tokenizer FILE needs Python with the package of Muster, whose wheel you install "
-      "(docs/install.md), and with `tokenizers` (`pip install tokenizers`); ",
+      "(docs/how-to/install.md), and with `tokenizers` (`pip install tokenizers`); ",
       python, ": ", found, "; MUSTER_PYTHON names another Python"));
 }
 

@@ -1,4 +1,5 @@
-// Makes token files (docs/job-file.md, data.*.tokens) from any files: every byte is a token.
+// Makes token files (docs/reference/job-file.md, data.*.tokens) from any files: every byte is a
+// token.
 #ifndef MUSTER_CLIENT_CLI_PACK_H_
 #define MUSTER_CLIENT_CLI_PACK_H_
 

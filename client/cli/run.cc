@@ -109,7 +109,8 @@ class Run {
       return absl::InvalidArgumentError(absl::StrCat(
           file_.name, ": device: found cuda with world_size ", file_.spec.world_size(),
           ", which needs as many GPUs; this machine offers ", gpus,
-          gpus == 0 ? ": it has none, or muster-worker is built for the CPU only (docs/gpu.md)"
+          gpus == 0 ? ": it has none, or muster-worker is built for the CPU only "
+                      "(docs/how-to/gpu.md)"
                     : ""));
     }
     return absl::DeadlineExceededError(

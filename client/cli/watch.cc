@@ -159,7 +159,8 @@ void AddLogs(CLI::App* app, Console* console, ExitCode* code) {
 void AddMetrics(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<MetricsOptions>();
   CLI::App* command = app->add_subcommand(
-      "metrics", "Show the measurements of each step, validation and test (docs/metrics.md)");
+      "metrics",
+      "Show the measurements of each step, validation and test (docs/reference/metrics.md)");
   command->add_option("JOB", options->job, "The job's id")->required();
   command->add_flag("-f,--follow", options->follow, "Continue until the job ends");
   AddCommonOptions(command, console, options.get(), /*with_csv=*/true);

@@ -280,7 +280,7 @@ std::string NextForArrays(Kind kind, Wanted wanted) {
     return absl::StrCat("in Python, numpy.save('x.npy', ", load, ") writes one array of it");
   }
   return wanted == Wanted::kSafetensorsRows || wanted == Wanted::kIdx
-             ? "for .npy files the key is npy, with inputs and labels (docs/data.md)"
+             ? "for .npy files the key is npy, with inputs and labels (docs/reference/data.md)"
              : "write the values in it in the format that is expected";
 }
 
@@ -318,7 +318,7 @@ std::string Next(Kind kind, Wanted wanted) {
       return NextForTorch(wanted);
     case Kind::kSafetensors:
       if (wanted == Wanted::kNpy || wanted == Wanted::kIdx) {
-        return "for safetensors files the key is safetensors (docs/data.md)";
+        return "for safetensors files the key is safetensors (docs/reference/data.md)";
       }
       return "write the values in it in the format that is expected";
     case Kind::kLlmcTokens:
@@ -330,7 +330,7 @@ std::string Next(Kind kind, Wanted wanted) {
     case Kind::kText:
       if (wanted == Wanted::kTokens) {
         return "'muster data pack --tokenizer bytes --out NEW FILE' makes tokens of it "
-               "(docs/data.md)";
+               "(docs/reference/data.md)";
       }
       return "it may be the message of a download that failed; look into the file";
     case Kind::kUnknown:

@@ -62,7 +62,7 @@ absl::StatusOr<YAML::Node> ParseYaml(const std::string& text, const std::string&
   if (!document.problem.empty()) return OneProblem(file, document.problem, document.line);
   const YAML::Node& root = document.root;
   if (!root.IsDefined() || root.IsNull()) {
-    return OneProblem(file, "is empty; allowed: a job (see docs/job-file.md)", 0);
+    return OneProblem(file, "is empty; allowed: a job (see docs/reference/job-file.md)", 0);
   }
   if (!root.IsMap()) {
     return OneProblem(file,

@@ -1,4 +1,4 @@
-// The job file: YAML in the shape of muster.v1.JobSpec (docs/job-file.md).
+// The job file: YAML in the shape of muster.v1.JobSpec (docs/reference/job-file.md).
 #ifndef MUSTER_COMMON_JOBFILE_JOBFILE_H_
 #define MUSTER_COMMON_JOBFILE_JOBFILE_H_
 

@@ -1,5 +1,5 @@
-// The prompts of a stage `predict` with `generate` (docs/generate.md): lists of token ids, in the
-// job or in a JSON file.
+// The prompts of a stage `predict` with `generate` (docs/how-to/generate.md): lists of token ids,
+// in the job or in a JSON file.
 #ifndef MUSTER_COMMON_JOBSPEC_PROMPTS_H_
 #define MUSTER_COMMON_JOBSPEC_PROMPTS_H_
 

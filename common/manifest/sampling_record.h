@@ -10,7 +10,7 @@
 
 namespace muster::manifest {
 
-// All values are as in docs/sampler.md.
+// All values are as in docs/reference/sampler.md.
 struct SamplingRecord {
   // The number of steps done when this record began, and the sampler's position at that time.
   int64_t step = 0;

@@ -20,8 +20,8 @@ namespace muster::store {
 namespace {
 
 constexpr char kRestore[] =
-    "put a backup in its place (docs/store.md, Backup and restore), or remove it or name another "
-    "--state directory to begin a new store";
+    "put a backup in its place (docs/internals/store.md, Backup and restore), or remove it or "
+    "name another --state directory to begin a new store";
 
 absl::Status MakeTables(const std::string& path) {
   // An incomplete file is thrown away, so nothing need be durable before its end.

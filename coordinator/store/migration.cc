@@ -24,7 +24,7 @@ absl::Status CheckVersion(Database* db) {
                      ", which a musterd older than 0.3.0 wrote; this musterd knows ",
                      kBaselineVersion, " to ", kSchemaVersion,
                      "; the file was not changed; start musterd 0.3.0 on it once, then this one "
-                     "(docs/upgrade.md)"));
+                     "(docs/how-to/upgrade.md)"));
   }
   return absl::OkStatus();
 }

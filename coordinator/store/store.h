@@ -105,7 +105,7 @@ struct EventRow {
   bool operator==(const EventRow&) const = default;
 };
 
-// A message about a job that a webhook's receiver has not accepted yet (docs/webhook.md).
+// A message about a job that a webhook's receiver has not accepted yet (docs/how-to/webhook.md).
 struct DeliveryRow {
   // The message's number. It grows with each message while any message is stored.
   uint64_t number = 0;

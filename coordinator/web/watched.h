@@ -1,6 +1,6 @@
 // The HTTP pages by which other programs watch musterd: metrics for Prometheus, and health.
 //
-//   /metrics   all metrics, in Prometheus' text format; docs/monitoring.md lists them
+//   /metrics   all metrics, in Prometheus' text format; docs/how-to/monitoring.md lists them
 //   /healthz   200 while the coordinator's thread works; 503 with the reason: musterd hangs
 //   /readyz    200 while clients are served; 503 with the reason, also while it starts or stops
 //

@@ -18,7 +18,7 @@ import licences
 
 CHANGES = """{package} ({version}) unstable; urgency=medium
 
-  * Version {version}. /usr/share/doc/{package}/docs/upgrade.md says what is different.
+  * Version {version}. /usr/share/doc/{package}/docs/how-to/upgrade.md says what is different.
 
  -- {maintainer}  {date}
 """

@@ -1,5 +1,5 @@
-"""docs/errors.md has the reasons of all errors: the table of the code, which has every reason that
-the coordinator's sources give."""
+"""docs/reference/errors.md has the reasons of all errors: the table of the code, which has every
+reason that the coordinator's sources give."""
 
 import re
 
@@ -52,7 +52,8 @@ def given():
 
 
 def test_the_page_has_the_table_of_the_code():
-    rows = re.findall(r"^\| `([A-Z_]+)` \| (.+) \|$", read("docs/errors.md"), re.MULTILINE)
+    page = read("docs/reference/errors.md")
+    rows = re.findall(r"^\| `([A-Z_]+)` \| (.+) \|$", page, re.MULTILINE)
     assert dict(rows) == table()
     assert [reason for reason, _ in rows] == sorted(table())
 

@@ -65,6 +65,12 @@ def blocks(page, text):
     return found
 
 
+def anchors(text):
+    """The fragments that GitHub gives the headings of a page."""
+    found = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
 def free_port():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

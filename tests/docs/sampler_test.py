@@ -10,7 +10,7 @@ import pytest
 from tests.bazel import runfile
 from tests.parity import sampler
 
-PAGE = pathlib.Path(runfile("docs/sampler.md")).read_text()
+PAGE = pathlib.Path(runfile("docs/reference/sampler.md")).read_text()
 
 
 def functions():

@@ -2,8 +2,8 @@
 
     python -m tests.faults.table --programs DIR [--plugin paced.so] [--only WORD] [--keep DIR]
 
-Each row is one run of real programs: the fault, what happened, and whether docs/faults.md promises
-this."""
+Each row is one run of real programs: the fault, what happened, and whether
+docs/reference/faults.md promises this."""
 
 import argparse
 import datetime

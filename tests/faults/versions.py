@@ -3,7 +3,7 @@ the same bits.
 
     python -m tests.faults.versions --old DIR --new DIR [--plugin paced.so]
 
-DIR holds the four programs each. docs/upgrade.md describes what is guaranteed.
+DIR holds the four programs each. docs/how-to/upgrade.md describes what is guaranteed.
 """
 
 import argparse

@@ -180,7 +180,7 @@ def test_services_outlast_workers_that_are_killed_and_starts_that_fail(tmp_path)
         folder.mkdir()
         files = unpacked(pattern, folder)
         units.append(files[f"lib/systemd/system/{service}.service"].read_text())
-    guide = files["usr/share/doc/muster-agent/docs/operate.md"].read_text()
+    guide = files["usr/share/doc/muster-agent/docs/how-to/operate.md"].read_text()
     units += re.findall(r"```text\n(\[Unit\]\n.*?)```", guide, re.DOTALL)
     assert len(units) == 3
     for unit in units:

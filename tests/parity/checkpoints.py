@@ -1,4 +1,4 @@
-"""Reads Muster's checkpoints (docs/checkpoint-format.md) with the safetensors package."""
+"""Reads Muster's checkpoints (docs/reference/checkpoint-format.md) with the safetensors package."""
 
 import json
 import pathlib

@@ -1,5 +1,5 @@
-"""The example of docs/data.md: a job that learns to read drawn digits, which a linear model
-cannot."""
+"""The example of docs/reference/data.md: a job that learns to read drawn digits, which a linear
+model cannot."""
 
 import resource
 import struct

@@ -1,5 +1,5 @@
-"""Training of any torch module in one process on uneven inputs, from docs/uneven-inputs.md: what
-Muster's ranks are compared with.
+"""Training of any torch module in one process on uneven inputs, from
+docs/concepts/uneven-inputs.md: what Muster's ranks are compared with.
 
 The process takes the micro-batches of all ranks one after the other. It adds up the gradients of
 each rank, adds up these sums in the order of the ranks, and divides once by what `divide_by` says.

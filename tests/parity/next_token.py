@@ -1,4 +1,4 @@
-"""docs/generate.md in Python: which token is drawn. Written from that page, not from the C++
+"""docs/how-to/generate.md in Python: which token is drawn. Written from that page, not from the C++
 code."""
 
 import math

@@ -1,5 +1,5 @@
-"""docs/sampler.md in Python: which samples a step takes. Written from that page, not from the C++
-code."""
+"""docs/reference/sampler.md in Python: which samples a step takes. Written from that page, not
+from the C++ code."""
 
 import math
 

@@ -1,5 +1,5 @@
 """Samples that are left out while a job runs (muster skip-data), against plain PyTorch that takes
-the samples of docs/sampler.md without them; and again after a rollback."""
+the samples of docs/reference/sampler.md without them; and again after a rollback."""
 
 import pytest
 import torch

@@ -16,7 +16,7 @@ from tests.process import harness, paced_job, prometheus, small_job
 
 # All cases: two minutes of them.
 SCRAPES = 40 if cases.all_are_run() else 5
-DOCS = "docs/monitoring.md"
+DOCS = "docs/how-to/monitoring.md"
 ALERTS = "deploy/monitoring/alerts.yml"
 DASHBOARD = "deploy/monitoring/dashboard.json"
 PURPOSES = ["parameters", "gathered", "gradients", "moments", "buckets", "activations", "other"]

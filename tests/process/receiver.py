@@ -1,4 +1,4 @@
-"""A receiver of musterd's webhooks (docs/webhook.md): a real HTTP server in this process."""
+"""A receiver of musterd's webhooks (docs/how-to/webhook.md): a real HTTP server in this process."""
 
 import contextlib
 import hashlib

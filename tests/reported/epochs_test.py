@@ -88,7 +88,7 @@ def epochs(programs, tmp_path_factory):
 
 def places(taken, global_batch, passes=2):
     """The places in the order of each epoch that the steps after `taken` samples take, by the rules
-    of docs/sampler.md: [(epoch, first, end)]."""
+    of docs/reference/sampler.md: [(epoch, first, end)]."""
     steps = []
     for epoch in range(passes):
         begin = max(taken - epoch * SAMPLES, 0)

@@ -5,7 +5,7 @@
 set -euo pipefail
 
 folder="$HOME/.cache/muster/cuda"
-# The versions that docs/gpu.md names.
+# The versions that docs/how-to/gpu.md names.
 wheels=(torch==2.11.0 nvidia-nccl-cu13==2.28.9 nvidia-cublas==13.10.0.20
   nvidia-cusparse==12.9.4.2 nvidia-cusolver==12.4.1.2)
 [[ "$(cat "$folder/installed" 2>/dev/null)" == "${wheels[*]}" ]] && exit 0

@@ -1,4 +1,5 @@
-// muster-agent: one per host; runs the host's workers for the coordinator. See docs/agent.md.
+// muster-agent: one per host; runs the host's workers for the coordinator. See
+// docs/reference/agent.md.
 #include <signal.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -200,8 +201,8 @@ int main(int argc, char** argv) {
                "root, and that "
                "not everybody can write (agents that musterd starts)");
   app.add_option("--pass-env", options.pass_environment,
-                 "Environment variable that workers get in addition to those in docs/agent.md, or "
-                 "NAMES*; may be given several times")
+                 "Environment variable that workers get in addition to those in "
+                 "docs/reference/agent.md, or NAMES*; may be given several times")
       ->allow_extra_args(false);
   try {
     app.parse(argc, argv);

@@ -1,5 +1,5 @@
 // Checkpoints of one generation, written and read by all ranks together (architecture.md 6,
-// docs/checkpoint-format.md).
+// docs/reference/checkpoint-format.md).
 //
 // Every public method is collective. All ranks call the method at the same point with equal
 // arguments (except for their parts of the state), and get the same outcome. A Status that is not

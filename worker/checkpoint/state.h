@@ -19,7 +19,7 @@
 
 namespace muster::checkpoint {
 
-// The slot of the averages of parameters (docs/ema.md).
+// The slot of the averages of parameters (docs/concepts/ema.md).
 inline constexpr char kAverageSlot[] = "ema";
 
 // One whole tensor of the state. `slot` is "param", "buffer", "scaler", kAverageSlot, or a slot of

@@ -1,5 +1,5 @@
-// Images with labels from IDX files, the layout of MNIST (docs/data.md). Pairs of files follow one
-// another.
+// Images with labels from IDX files, the layout of MNIST (docs/reference/data.md). Pairs of files
+// follow one another.
 #ifndef MUSTER_WORKER_DATA_IDX_DATASET_H_
 #define MUSTER_WORKER_DATA_IDX_DATASET_H_
 

@@ -24,7 +24,7 @@ std::vector<int64_t> Order(uint64_t seed, int64_t epoch, int64_t n,
   return order;
 }
 
-// The expected numbers come from the Python program in docs/sampler.md.
+// The expected numbers come from the Python program in docs/reference/sampler.md.
 TEST(KeyedPermutationTest, IsTheOneOfTheSpecification) {
   EXPECT_THAT(Order(1, 0, 10), ElementsAre(2, 4, 6, 7, 9, 0, 8, 1, 3, 5));
   EXPECT_THAT(Order(1, 1, 10), ElementsAre(9, 7, 2, 1, 8, 3, 4, 5, 0, 6));

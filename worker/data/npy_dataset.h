@@ -1,4 +1,5 @@
-// Rows from NumPy's .npy files, memory-mapped (docs/data.md). Pairs of files follow one another.
+// Rows from NumPy's .npy files, memory-mapped (docs/reference/data.md). Pairs of files follow one
+// another.
 #ifndef MUSTER_WORKER_DATA_NPY_DATASET_H_
 #define MUSTER_WORKER_DATA_NPY_DATASET_H_
 

@@ -13,7 +13,7 @@
 
 namespace muster::data {
 
-// The state of splitmix64 from which the order of an epoch is drawn (docs/sampler.md).
+// The state of splitmix64 from which the order of an epoch is drawn (docs/reference/sampler.md).
 // `rank`: given if the order is that of a rank's own file.
 constexpr uint64_t EpochState(uint64_t seed, int64_t epoch, std::optional<int64_t> rank) {
   const uint64_t state =

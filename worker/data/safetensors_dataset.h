@@ -1,5 +1,5 @@
-// Rows from safetensors files: `inputs` float32 [N, ...] and `labels` in each (docs/data.md). Files
-// of a list follow one another.
+// Rows from safetensors files: `inputs` float32 [N, ...] and `labels` in each
+// (docs/reference/data.md). Files of a list follow one another.
 #ifndef MUSTER_WORKER_DATA_SAFETENSORS_DATASET_H_
 #define MUSTER_WORKER_DATA_SAFETENSORS_DATASET_H_
 

@@ -18,7 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The expected lists come from the Python program in docs/sampler.md.
+// The expected lists come from the Python program in docs/reference/sampler.md.
 TEST(PermutationTest, IsTheOneOfTheSpecification) {
   EXPECT_THAT(Permutation(1, 0, 10), ElementsAre(7, 2, 6, 8, 0, 1, 5, 9, 3, 4));
   EXPECT_THAT(Permutation(1, 1, 10), ElementsAre(6, 2, 3, 5, 1, 9, 0, 8, 4, 7));

@@ -38,7 +38,7 @@ std::string VersionIn(const std::string& folder) {
 std::string WhatToDo(const Search& search) {
   return absl::StrCat("install it with `pip install 'torch==", search.version,
                       ".*'`, or set LIBTORCH to a folder that has lib/libtorch_cpu.so of this "
-                      "version (docs/install.md)");
+                      "version (docs/how-to/install.md)");
 }
 
 constexpr char kAsk[] =

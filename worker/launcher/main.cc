@@ -47,7 +47,7 @@ int main(int, char** argv) {
   const bool has_cuda = std::filesystem::exists(cuda, error);
   if (has_cuda && !torch->cuda && !std::filesystem::exists(cpu, error)) {
     return Refuse("this package is for GPUs; the LibTorch in " + torch->folder +
-                  " is built for the CPU only (docs/gpu.md)");
+                  " is built for the CPU only (docs/how-to/gpu.md)");
   }
   const std::string worker = has_cuda && torch->cuda ? cuda : cpu;
   // The path is absolute, because it also serves libraries that LibTorch loads later.

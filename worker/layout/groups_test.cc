@@ -236,7 +236,7 @@ TEST(Sharded, WithoutGroupsNobodyHasAnything) {
   EXPECT_THAT(placement.holders, ElementsAre(IsEmpty(), IsEmpty()));
 }
 
-// The example of docs/layout.md.
+// The example of docs/reference/layout.md.
 TEST(Sharded, MovesToAnotherWorldSize) {
   const auto specs = Specs({40, 10, 16});
   const sharding::Placement two = Sharded({MakeGroup(specs, {2, 1, 0}, 2)}, specs, 2);

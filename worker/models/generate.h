@@ -1,5 +1,5 @@
 // Continues texts with a language model that keeps keys and values (Model::key_values): gpt2 and
-// llama. Texts are lists of token ids. docs/generate.md is the page for users.
+// llama. Texts are lists of token ids. docs/how-to/generate.md is the page for users.
 //
 // Greedy completions are those of transformers' `generate` with do_sample=False. The completion of
 // a prompt depends on the weights, the settings, the prompt and its number, and not on earlier

@@ -40,7 +40,7 @@ struct OptimizedParameter {
 // One piece of an optimizer's state. `tensor` is the live state: writing to it changes the state.
 struct NamedTensor {
   std::string parameter;
-  std::string slot;   // "exp_avg" (docs/checkpoint-format.md)
+  std::string slot;   // "exp_avg" (docs/reference/checkpoint-format.md)
   at::Tensor tensor;  // of the parameter's shape and type; "step" is a float32 scalar
 };
 

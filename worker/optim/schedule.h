@@ -1,4 +1,5 @@
-// Learning-rate schedules: pure functions of the step. docs/optimizers.md has the formulas.
+// Learning-rate schedules: pure functions of the step. docs/reference/optimizers.md has the
+// formulas.
 //
 // Step s (from 0) of a warm-up of W steps has (s + 1) / W of the rate, in every schedule with a
 // warm-up. The descriptions below count from the first step after the warm-up.

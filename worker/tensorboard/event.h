@@ -1,4 +1,5 @@
-// The records and events of an event file, as TensorBoard reads them (docs/tensorboard.md). Pure.
+// The records and events of an event file, as TensorBoard reads them (docs/how-to/tensorboard.md).
+// Pure.
 #ifndef MUSTER_WORKER_TENSORBOARD_EVENT_H_
 #define MUSTER_WORKER_TENSORBOARD_EVENT_H_
 

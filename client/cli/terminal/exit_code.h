@@ -1,4 +1,4 @@
-// Exit codes of `muster` (docs/cli.md). Stable: scripts rely on them.
+// Exit codes of `muster` (docs/reference/cli.md). Stable: scripts rely on them.
 #ifndef MUSTER_CLIENT_CLI_TERMINAL_EXIT_CODE_H_
 #define MUSTER_CLIENT_CLI_TERMINAL_EXIT_CODE_H_
 

@@ -82,7 +82,7 @@ class FailedPrecondition(MusterError):
 
 
 class ResourceExhausted(MusterError):
-    """A limit of the coordinator is reached (docs/limits.md)."""
+    """A limit of the coordinator is reached (docs/reference/limits.md)."""
 
 
 class Unauthenticated(MusterError):

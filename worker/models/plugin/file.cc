@@ -24,7 +24,8 @@ using Versions = std::map<std::string, std::string>;
 
 absl::Status Invalid(const std::string& path, const std::string& found) {
   return absl::InvalidArgumentError(absl::StrCat(
-      path, ": expected a shared object with a Muster plug-in (docs/plugins.md), found ", found));
+      path, ": expected a shared object with a Muster plug-in (docs/how-to/plugins.md), found ",
+      found));
 }
 
 // The machine that this program was built for.

@@ -1,4 +1,4 @@
-// Models from shared objects that users build (plugin/muster/plugin.h, docs/plugins.md).
+// Models from shared objects that users build (plugin/muster/plugin.h, docs/how-to/plugins.md).
 #ifndef MUSTER_WORKER_MODELS_PLUGIN_PLUGIN_H_
 #define MUSTER_WORKER_MODELS_PLUGIN_PLUGIN_H_
 

@@ -112,7 +112,7 @@ absl::Status CheckOperators(const torch::jit::Module& top) {
   return absl::InvalidArgumentError(absl::StrCat(
       problems.Text(),
       "; expected only operators that compute with tensors, numbers, texts, lists and dictionaries "
-      "(docs/models.md); take the others out of the module and save it again"));
+      "(docs/reference/models.md); take the others out of the module and save it again"));
 }
 
 }  // namespace muster::models

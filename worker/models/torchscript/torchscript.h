@@ -1,5 +1,5 @@
 // Models from TorchScript files (torch.jit.save), trained through their parameters
-// (docs/models.md).
+// (docs/reference/models.md).
 #ifndef MUSTER_WORKER_MODELS_TORCHSCRIPT_TORCHSCRIPT_H_
 #define MUSTER_WORKER_MODELS_TORCHSCRIPT_TORCHSCRIPT_H_
 

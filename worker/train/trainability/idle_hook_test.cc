@@ -16,7 +16,7 @@ TEST(IdleHook, IsToldOnceAfterAThousandStepsWithItsCost) {
             "pointers are not seen), and cost 2.000 ms in each step, because all parameters are "
             "gathered for it, and the ranks hold a roll call after it; a model that needs no hook "
             "should not be a StepHook; a model whose hook only freezes and unfreezes parameters "
-            "should be a FlagHook (docs/plugins.md)");
+            "should be a FlagHook (docs/how-to/plugins.md)");
   EXPECT_TRUE(hook.told());
   for (int64_t i = 0; i < 2 * kSteps; ++i) EXPECT_FALSE(hook.Called(false, 0.002).has_value());
 }
@@ -29,7 +29,7 @@ TEST(IdleHook, AChangeBeginsTheCountAnew) {
   EXPECT_EQ(hook.Called(false, 0.001),
             "the step hook of m changed nothing in the last 1000 steps (writes through raw "
             "pointers are not seen), and cost 1.000 ms in each step; a model that needs no hook "
-            "should not be a StepHook (docs/plugins.md)");
+            "should not be a StepHook (docs/how-to/plugins.md)");
 }
 
 }  // namespace

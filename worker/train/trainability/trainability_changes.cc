@@ -39,7 +39,7 @@ std::optional<std::string> IdleHook::Called(bool changed, double seconds) {
   return absl::StrFormat(
       "the step hook of %s changed nothing in the last %d steps (writes through raw pointers are "
       "not seen), and cost %.3f ms in each step%s%s; a model that needs no hook should not be a "
-      "StepHook%s (docs/plugins.md)",
+      "StepHook%s (docs/how-to/plugins.md)",
       options_.model, kSteps, 1e3 * seconds_ / kSteps, why.empty() ? "" : ", because ", why, flags);
 }
 

@@ -1,0 +1,9 @@
+"""The folders of the pages."""
+
+SHELVES = [
+    "concepts",
+    "how-to",
+    "internals",
+    "reference",
+    "start",
+]
