@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The use of a rank's memory, for each strategy and for PyTorch: `bench/sharded_ddp/memory.py`
-builds, measures and prints the table. Counted by the allocator (docs/memory.md), so it does not
-matter what else the machine does meanwhile."""
+builds, measures and prints the table. Counted by the allocator (docs/reference/memory.md), so it
+does not matter what else the machine does meanwhile."""
 
 import argparse
 import dataclasses

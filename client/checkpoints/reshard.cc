@@ -24,7 +24,7 @@ using manifest::TensorReader;
 using sharding::Range;
 
 // The number of elements of a small tensor. Small tensors come first, as in a worker's checkpoints
-// (docs/checkpoint-format.md).
+// (docs/reference/checkpoint-format.md).
 constexpr int64_t kSmall = 1024;
 constexpr int64_t kAlignment = 16;
 

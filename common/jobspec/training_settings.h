@@ -1,6 +1,6 @@
 // The settings that decide how a job trains, which its checkpoints keep. A job that continues from
 // a checkpoint (`start: {what: everything}`) takes the settings that are absent in its own file.
-// docs/stages.md lists the settings for users. Pure functions, thread-safe.
+// docs/concepts/stages.md lists the settings for users. Pure functions, thread-safe.
 #ifndef MUSTER_COMMON_JOBSPEC_TRAINING_SETTINGS_H_
 #define MUSTER_COMMON_JOBSPEC_TRAINING_SETTINGS_H_
 

@@ -24,7 +24,7 @@ void ValidateOutputs(const v1::JobSpec& spec, ProblemList* problems);
 
 // The rules of the settings that depend on validation passes: `early_stopping`, `keep_best` and
 // `export.from`. Refuses metrics that the model of the job certainly does not give
-// (docs/metrics.md).
+// (docs/reference/metrics.md).
 void ValidatePasses(const v1::JobSpec& spec, ProblemList* problems);
 
 // The rules of the stages `predict`: their needs, and the names of their files.

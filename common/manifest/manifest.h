@@ -1,5 +1,5 @@
-// MANIFEST.json: the contents of a checkpoint directory (docs/checkpoint-format.md). This code does
-// not use LibTorch, so that the command line can use it.
+// MANIFEST.json: the contents of a checkpoint directory (docs/reference/checkpoint-format.md). This
+// code does not use LibTorch, so that the command line can use it.
 #ifndef MUSTER_COMMON_MANIFEST_MANIFEST_H_
 #define MUSTER_COMMON_MANIFEST_MANIFEST_H_
 

@@ -65,7 +65,8 @@ class ManifestTest : public ::testing::Test {
     ASSERT_TRUE(files::WriteAtomically(dir_.Path(kFileName), text).ok());
   }
 
-  // Sets the hash as in docs/checkpoint-format.md: the hash of the text with zeros in its place.
+  // Sets the hash as in docs/reference/checkpoint-format.md: the hash of the text with zeros in its
+  // place.
   void Rehash() {
     std::string text = *files::ReadFile(dir_.Path(kFileName));
     const std::string name = "\"manifest_xxh3_128\": \"";

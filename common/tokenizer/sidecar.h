@@ -1,5 +1,5 @@
 // The file NAME.tokenizer.json beside a file of tokens, which names the tokenizer of the tokens
-// (docs/data.md). A file of tokens may be without a sidecar.
+// (docs/reference/data.md). A file of tokens may be without a sidecar.
 #ifndef MUSTER_COMMON_TOKENIZER_SIDECAR_H_
 #define MUSTER_COMMON_TOKENIZER_SIDECAR_H_
 

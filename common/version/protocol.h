@@ -1,5 +1,5 @@
 // The versions of Muster's programs that work together: musterd, agents and workers.
-// coordinator/store/schema.h is about databases, and docs/upgrade.md is for users.
+// coordinator/store/schema.h is about databases, and docs/how-to/upgrade.md is for users.
 //
 // N is this version, 0.4.0, and N-1 is 0.3.0. A musterd serves agents and workers of N and N-1, and
 // of the version after N, which can speak to N. It refuses programs of other versions by name.

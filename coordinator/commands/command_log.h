@@ -1,7 +1,7 @@
 // The numbered command log of one job. Commands are durable and delivered in order. A worker
 // acknowledges each command with the step at which it took effect. Each command ends with an
 // outcome. Clients see a command as an operation. A repeated report is recognised by the command's
-// number. Pure. docs/commands.md describes the protocol.
+// number. Pure. docs/concepts/commands.md describes the protocol.
 #ifndef MUSTER_COORDINATOR_COMMANDS_COMMAND_LOG_H_
 #define MUSTER_COORDINATOR_COMMANDS_COMMAND_LOG_H_
 

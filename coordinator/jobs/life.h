@@ -23,7 +23,7 @@
 //   wait.
 // All restarts are available again when the job makes progress. Progress is the first checkpoint
 // after the restart. Without any checkpoint, progress is a step after the step of the failure.
-// docs/protocol-coordinator.md gives the lengths of the waits.
+// docs/internals/protocol-coordinator.md gives the lengths of the waits.
 #ifndef MUSTER_COORDINATOR_JOBS_LIFE_H_
 #define MUSTER_COORDINATOR_JOBS_LIFE_H_
 

@@ -1,6 +1,6 @@
 // The limits of one coordinator. A call beyond a limit is refused with a reason that names the
-// limit. So one client or one job cannot slow down or end the others. docs/limits.md lists the
-// limits.
+// limit. So one client or one job cannot slow down or end the others. docs/reference/limits.md
+// lists the limits.
 #ifndef MUSTER_COORDINATOR_LIMITS_LIMITS_H_
 #define MUSTER_COORDINATOR_LIMITS_LIMITS_H_
 

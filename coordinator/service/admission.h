@@ -36,9 +36,9 @@
 namespace muster::service {
 
 // Checks that a client is served: its version may differ from `own`, the version of this program
-// ("0.2.0"), by one minor version (docs/upgrade.md). The command line and the Python package send
-// their version in gRPC's header user-agent, which begins with "muster/0.2.0". Other programs do
-// not, and are served. FAILED_PRECONDITION CLIENT_TOO_OLD or CLIENT_TOO_NEW. Pure.
+// ("0.2.0"), by one minor version (docs/how-to/upgrade.md). The command line and the Python package
+// send their version in gRPC's header user-agent, which begins with "muster/0.2.0". Other programs
+// do not, and are served. FAILED_PRECONDITION CLIENT_TOO_OLD or CLIENT_TOO_NEW. Pure.
 absl::Status CheckClientVersion(const std::string& user_agent, const std::string& own);
 
 // Parses the bytes into the message, or returns why the request is refused. Pure.

@@ -1,6 +1,6 @@
 // The limits of the messages that the coordinator gets (coordinator/limits/limits.h,
-// docs/limits.md). They are checked by reflection: a new field gets the limits of its type without
-// further code. Pure.
+// docs/reference/limits.md). They are checked by reflection: a new field gets the limits of its
+// type without further code. Pure.
 #ifndef MUSTER_COORDINATOR_SERVICE_MESSAGE_LIMITS_H_
 #define MUSTER_COORDINATOR_SERVICE_MESSAGE_LIMITS_H_
 

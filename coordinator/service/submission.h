@@ -23,7 +23,7 @@ absl::Status CheckFolder(const std::string& field, const std::string& folder);
 
 // Reads a job file that a client without its own reader sends as text (JobService.ParseJob). The
 // answer lists the problems of the text. INVALID_ARGUMENT FOLDER_NOT_ABSOLUTE; FIELD_TOO_LONG if
-// the settings would take too long to read (docs/limits.md). Pure.
+// the settings would take too long to read (docs/reference/limits.md). Pure.
 absl::StatusOr<v1::ParseJobResponse> ParseJob(const v1::ParseJobRequest& request);
 
 // Returns the problems of the job file, and settings that do not fit this coordinator's settings.

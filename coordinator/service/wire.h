@@ -30,8 +30,8 @@
 
 namespace muster::service {
 
-// The next step for each reason of this coordinator's errors (docs/errors.md): one sentence for
-// people, which ErrorInfo carries as `next`.
+// The next step for each reason of this coordinator's errors (docs/reference/errors.md): one
+// sentence for people, which ErrorInfo carries as `next`.
 const std::map<absl::string_view, absl::string_view>& NextSteps();
 // Returns the next step of a reason; of an unknown reason, such as a worker's: to read the message.
 std::string NextStep(const std::string& reason);

@@ -1,5 +1,6 @@
-// The tables of the SQLite store: the tables of version 0.3.0, and the changes since. docs/store.md
-// describes the tables, and tables.h has their columns in the newest schema.
+// The tables of the SQLite store: the tables of version 0.3.0, and the changes since.
+// docs/internals/store.md describes the tables, and tables.h has their columns in the newest
+// schema.
 #ifndef MUSTER_COORDINATOR_STORE_SCHEMA_H_
 #define MUSTER_COORDINATOR_STORE_SCHEMA_H_
 
@@ -257,7 +258,7 @@ CREATE TABLE deliveries (
 
 // The migrations after the baseline. Run in order, they bring a file to the newest schema. A
 // released migration is never changed: add another migration. The next version of Muster includes
-// this list in the baseline (docs/upgrade.md).
+// this list in the baseline (docs/how-to/upgrade.md).
 inline constexpr const char* kMigrations[] = {
     // ---- 20: the job file that was submitted.
     R"sql(

@@ -1,7 +1,7 @@
-// The store in one SQLite file, DIRECTORY/muster.db (docs/store.md). With a write-ahead log and
-// synchronous=FULL, a batch survives a power failure after Commit() has returned OK. DIRECTORY/lock
-// prevents a second coordinator from using the directory. DIRECTORY/ballast reserves disk space,
-// which is freed when the disk is full.
+// The store in one SQLite file, DIRECTORY/muster.db (docs/internals/store.md). With a write-ahead
+// log and synchronous=FULL, a batch survives a power failure after Commit() has returned OK.
+// DIRECTORY/lock prevents a second coordinator from using the directory. DIRECTORY/ballast reserves
+// disk space, which is freed when the disk is full.
 #ifndef MUSTER_COORDINATOR_STORE_SQLITE_STORE_H_
 #define MUSTER_COORDINATOR_STORE_SQLITE_STORE_H_
 

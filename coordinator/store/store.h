@@ -1,6 +1,6 @@
 // The coordinator's durable state. Each batch of changes is one transaction. Everything is loaded
-// at the start, except steps and log lines, which are read by range. docs/store.md describes the
-// schema.
+// at the start, except steps and log lines, which are read by range. docs/internals/store.md
+// describes the schema.
 //
 // Not thread-safe, except functions that say so: the coordinator's engine makes one call at a time.
 // There are two implementations with one conformance suite: SQLite (sqlite_store.h) and memory

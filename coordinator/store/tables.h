@@ -1,5 +1,5 @@
-// The tables of the SQLite store and their columns, each named once (columns.h). docs/store.md
-// describes their contents; migration.cc makes them.
+// The tables of the SQLite store and their columns, each named once (columns.h).
+// docs/internals/store.md describes their contents; migration.cc makes them.
 #ifndef MUSTER_COORDINATOR_STORE_TABLES_H_
 #define MUSTER_COORDINATOR_STORE_TABLES_H_
 

@@ -1,5 +1,5 @@
-// The metrics of musterd. Each function adds the metrics of one subject; docs/monitoring.md lists
-// them.
+// The metrics of musterd. Each function adds the metrics of one subject; docs/how-to/monitoring.md
+// lists them.
 #ifndef MUSTER_COORDINATOR_WEB_METRICS_H_
 #define MUSTER_COORDINATOR_WEB_METRICS_H_
 

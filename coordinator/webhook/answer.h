@@ -1,4 +1,4 @@
-// A receiver's answer to a message, and its meaning (docs/webhook.md). Functions are pure.
+// A receiver's answer to a message, and its meaning (docs/how-to/webhook.md). Functions are pure.
 #ifndef MUSTER_COORDINATOR_WEBHOOK_ANSWER_H_
 #define MUSTER_COORDINATOR_WEBHOOK_ANSWER_H_
 

@@ -16,9 +16,9 @@
 
 namespace muster::webhook {
 
-// Returns the signature by which a receiver recognises a message of this musterd (docs/webhook.md):
-// "v1=" and the 64 hexadecimal digits of HMAC-SHA-256(secret, "SECONDS.BODY"). Stripe and Slack
-// sign in this way, too.
+// Returns the signature by which a receiver recognises a message of this musterd
+// (docs/how-to/webhook.md): "v1=" and the 64 hexadecimal digits of HMAC-SHA-256(secret,
+// "SECONDS.BODY"). Stripe and Slack sign in this way, too.
 std::string Sign(const std::string& secret, int64_t unix_seconds, const std::string& body);
 
 class HttpPoster : public Poster {

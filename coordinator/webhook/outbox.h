@@ -25,9 +25,9 @@ inline constexpr size_t kLongestText = 2000;
 // A bound above the bytes of every body, whatever the texts of the job are.
 inline constexpr size_t kLongestBody = 16 << 10;
 
-// Returns the JSON message about a change of a job's state (docs/webhook.md). It describes the
-// change that brought the job into its present state. `id`: the delivery's id. `former`: absent for
-// a new job.
+// Returns the JSON message about a change of a job's state (docs/how-to/webhook.md). It describes
+// the change that brought the job into its present state. `id`: the delivery's id. `former`: absent
+// for a new job.
 std::string BodyOf(const std::string& id, const jobs::Job& job, std::optional<jobs::State> former,
                    absl::Time now);
 

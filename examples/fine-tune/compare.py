@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 @torch.no_grad()
 def held_out_loss(folder, tokens):
     """Returns the mean loss over the file's samples, which are those of Muster's validation
-    (docs/data.md)."""
+    (docs/reference/data.md)."""
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
     context = model.config.max_position_embeddings
     samples = (len(tokens) - 1) // context

@@ -1,5 +1,5 @@
-// An example of a plug-in (docs/plugins.md): a classifier with a loss of its own, the focal loss
-// (Lin et al. 2017). A step hook keeps the weights of each neuron within a ball (max-norm,
+// An example of a plug-in (docs/how-to/plugins.md): a classifier with a loss of its own, the focal
+// loss (Lin et al. 2017). A step hook keeps the weights of each neuron within a ball (max-norm,
 // Srivastava et al. 2014). Two models:
 //   focal  {inputs, width, layers, classes, gamma, max_norm}: with this loss and this hook
 //   plain  {inputs, width, layers, classes}: the same network, trained with the job's loss

@@ -1,5 +1,5 @@
-"""Receives the webhooks of musterd (docs/webhook.md) with only Python's standard library. It checks
-the signature, and drops repeated messages."""
+"""Receives the webhooks of musterd (docs/how-to/webhook.md) with only Python's standard library.
+It checks the signature, and drops repeated messages."""
 
 import collections
 import hashlib

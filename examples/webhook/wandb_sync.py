@@ -6,12 +6,12 @@
     python examples/webhook/wandb_sync.py --listen 127.0.0.1:8091 --secret secret --project mine &
     musterd --webhook http://127.0.0.1:8091/ --webhook-secret secret ...
 
-It needs the packages `muster` (docs/python.md) and `wandb`. Each attempt of a job is one run. The
-run's id is the job's id and the number of the attempt, and the run has the steps that this attempt
-computed. A process of its own follows each run, so that a run that fails does not disturb the
-others. If too many runs are active, further runs begin when others have ended: musterd sends the
-message again. Steps that are computed again after a restart are not replaced: W&B keeps the first
-values of a step."""
+It needs the packages `muster` (docs/how-to/python.md) and `wandb`. Each attempt of a job is one
+run. The run's id is the job's id and the number of the attempt, and the run has the steps that
+this attempt computed. A process of its own follows each run, so that a run that fails does not
+disturb the others. If too many runs are active, further runs begin when others have ended: musterd
+sends the message again. Steps that are computed again after a restart are not replaced: W&B keeps
+the first values of a step."""
 
 import argparse
 import collections

@@ -1,4 +1,4 @@
-// A model of your own for Muster, in a shared object (docs/plugins.md; examples/plugin is an
+// A model of your own for Muster, in a shared object (docs/how-to/plugins.md; examples/plugin is an
 // example). A plug-in is built only against this header and LibTorch. Everything here is inline or
 // called through virtual methods. So a plug-in needs no symbol of the worker, and the worker
 // exports none.
@@ -17,7 +17,7 @@
 // Life cycle: the object is loaded once per process and never unloaded. A session makes one model
 // and destroys the model at the session's end. With fsdp the session records how the model is made,
 // so that no rank holds the whole model. If this is not possible, the session makes the model a
-// second time (docs/plugins.md).
+// second time (docs/how-to/plugins.md).
 //
 // Threading: a model is used by one thread. Ranks may be threads of one process, so use no global
 // variables.

@@ -1,5 +1,5 @@
-"""Tests of docs/job-file.md: its reference is made from the schema's comments, and these are
-true."""
+"""Tests of docs/reference/job-file.md: its reference is made from the schema's comments, and these
+are true."""
 
 import copy
 import difflib

@@ -1,5 +1,6 @@
-"""Tests that the programs of docs/sampler.md give the orders and steps of sampler.py, with which
-the losses of real jobs are compared. The examples in the page are the programs' results."""
+"""Tests that the programs of docs/reference/sampler.md give the orders and steps of sampler.py,
+with which the losses of real jobs are compared. The examples in the page are the programs'
+results."""
 
 import itertools
 import pathlib

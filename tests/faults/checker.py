@@ -150,9 +150,9 @@ def violations(
     damaged=None,
 ):
     """All violations of a job that has ended; musterd still runs. `acknowledged`: names of
-    operations. `lost_steps`: the steps whose metrics are lost according to docs/faults.md.
-    `lost_commands`: True if the step at which a command took effect may be unknown. `damaged`: the
-    path of a checkpoint that the test has damaged."""
+    operations. `lost_steps`: the steps whose metrics are lost according to
+    docs/reference/faults.md. `lost_commands`: True if the step at which a command took effect may
+    be unknown. `damaged`: the path of a checkpoint that the test has damaged."""
     found = list(watcher.problems)
     if job.state != api.Job.SUCCEEDED:
         return [*found, f"I9: the job ended {state_name(job)}: {job.state_reason}"]

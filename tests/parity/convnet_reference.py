@@ -1,7 +1,8 @@
 """The PyTorch twin of the model `convnet`, and its training on several ranks, in one process.
 
 Each rank normalizes with its own micro-batches and updates its own BatchNorm statistics. After a
-step all ranks continue with the statistics of the last rank (docs/collectives.md, "Buffers")."""
+step all ranks continue with the statistics of the last rank (docs/internals/collectives.md,
+"Buffers")."""
 
 import dataclasses
 import math

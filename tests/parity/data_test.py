@@ -1,5 +1,6 @@
 """Tests of data files of every format, written by NumPy and others. The losses of a real job are
-those of plain PyTorch on the same samples, in the same order (docs/data.md, docs/sampler.md)."""
+those of plain PyTorch on the same samples, in the same order (docs/reference/data.md,
+docs/reference/sampler.md)."""
 
 import gzip
 import struct

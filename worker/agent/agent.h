@@ -2,7 +2,8 @@
 // exits to the coordinator.
 //
 // A single thread owns all state: `Core` decides, and this class carries out. gRPC's threads and
-// the threads that watch workers post events to this thread. docs/agent.md describes the behaviour.
+// the threads that watch workers post events to this thread. docs/reference/agent.md describes the
+// behaviour.
 #ifndef MUSTER_WORKER_AGENT_AGENT_H_
 #define MUSTER_WORKER_AGENT_AGENT_H_
 

@@ -1,5 +1,6 @@
 // The processes on this node that do not end after SIGKILL, of this agent and of former agents.
-// They are written to the disk for the next agent: docs/agent.md, A process that cannot be killed.
+// They are written to the disk for the next agent: docs/reference/agent.md, A process that cannot
+// be killed.
 #ifndef MUSTER_WORKER_AGENT_HANGING_PROCESSES_H_
 #define MUSTER_WORKER_AGENT_HANGING_PROCESSES_H_
 

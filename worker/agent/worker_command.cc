@@ -24,7 +24,7 @@
 namespace muster::agent {
 namespace {
 
-// The variables for workers; docs/agent.md lists them, too.
+// The variables for workers; docs/reference/agent.md lists them, too.
 constexpr const char* kForWorkers[] = {
     "PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "LANG", "LC_*", "LD_LIBRARY_PATH",
     // The place of LibTorch for an installed worker.

@@ -1,5 +1,6 @@
 // The worker's stream to the coordinator: sends reports and heartbeats, receives commands and
-// acknowledgements, and reconnects by itself. docs/protocol-coordinator.md describes the protocol.
+// acknowledgements, and reconnects by itself. docs/internals/protocol-coordinator.md describes the
+// protocol.
 //
 // Life cycle: Connect blocks until the coordinator has welcomed this process, and until all
 // commands that the job's log had at that time have been received. The destructor closes the

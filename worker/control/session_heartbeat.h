@@ -48,7 +48,7 @@ class SessionHeartbeat {
   std::atomic<std::chrono::nanoseconds> lease_{std::chrono::nanoseconds(0)};
 };
 
-// Returns the memory of this process for a heartbeat (docs/memory.md).
+// Returns the memory of this process for a heartbeat (docs/reference/memory.md).
 //
 // usage: of the job's device. reserved_bytes: of a GPU; 0 on the CPU.
 v1::RankMemory MemoryReport(const memory::Usage& usage, uint64_t resident_bytes,

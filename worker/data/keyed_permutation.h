@@ -1,6 +1,6 @@
 // The order of an epoch for `order: shuffled_v2`: a permutation that is computed place by place, so
 // that memory does not grow with the number of samples. The exact specification is in
-// docs/sampler.md.
+// docs/reference/sampler.md.
 //
 // The numbers [0, n) are the cells of a grid, row by row. Every round shifts each row, or each
 // column, cyclically by its own random number. A number that leaves [0, n) takes all rounds again

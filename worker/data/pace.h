@@ -1,5 +1,5 @@
 // The places of steps in the epochs of a data set: pure arithmetic over (epoch, cursor), without
-// the order of the samples. docs/sampler.md is the specification.
+// the order of the samples. docs/reference/sampler.md is the specification.
 #ifndef MUSTER_WORKER_DATA_PACE_H_
 #define MUSTER_WORKER_DATA_PACE_H_
 

@@ -1,4 +1,5 @@
-// The order of an epoch for `order: shuffled`. The exact specification is in docs/sampler.md.
+// The order of an epoch for `order: shuffled`. The exact specification is in
+// docs/reference/sampler.md.
 #ifndef MUSTER_WORKER_DATA_PERMUTATION_H_
 #define MUSTER_WORKER_DATA_PERMUTATION_H_
 

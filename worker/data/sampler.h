@@ -1,5 +1,6 @@
 // The samples that a rank takes in a step: pure arithmetic over (seed, epoch, cursor). An epoch has
-// one order of the data set, and one cursor for all ranks. docs/sampler.md is the specification.
+// one order of the data set, and one cursor for all ranks. docs/reference/sampler.md is the
+// specification.
 //
 // A step takes G = W*A*P (world_size * accumulate * per_rank) consecutive positions of the epoch's
 // order. Rank r takes positions [r*A*P, (r+1)*A*P) of the step, and its micro-batch m takes the

@@ -205,7 +205,7 @@ TEST(SamplerTest, WithOwnFilesOnlyTheShortOnesStartOverWhenPadding) {
 TEST(SamplerTest, OwnFilesOfOneSizeAreStillOrderedDifferently) {
   EXPECT_NE(Permutation(5, 0, 20, 0), Permutation(5, 0, 20, 1));
   EXPECT_NE(Permutation(5, 0, 20, 0), Permutation(5, 0, 20));
-  // The expected order comes from the Python program in docs/sampler.md.
+  // The expected order comes from the Python program in docs/reference/sampler.md.
   EXPECT_THAT(Permutation(1, 0, 10, 0), ElementsAre(9, 3, 1, 4, 5, 0, 6, 7, 2, 8));
   EXPECT_THAT(Permutation(1, 0, 10, 1), ElementsAre(3, 9, 2, 6, 1, 4, 5, 0, 8, 7));
 }

@@ -1,4 +1,4 @@
-// Token files: bare little-endian uint16 or uint32, memory-mapped (docs/data.md).
+// Token files: bare little-endian uint16 or uint32, memory-mapped (docs/reference/data.md).
 // Sample i of a file with T tokens and context C has the C + 1 tokens from i*C. Inputs and targets
 // are these tokens, shifted by one. A file has (T-1)/C samples; files follow one another, and no
 // sample crosses files.

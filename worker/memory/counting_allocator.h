@@ -3,7 +3,7 @@
 // whichever thread frees it.
 //
 // The counters belong to the process: ranks that are threads of one process share them. They count
-// the requested bytes. They do not count memory from other allocators (docs/memory.md).
+// the requested bytes. They do not count memory from other allocators (docs/reference/memory.md).
 //
 // Cost: 64 bytes in front of each allocation, and four uncontended atomic operations for an
 // allocation and its release.

@@ -1,5 +1,6 @@
 // The purpose of memory. While a scope lives, all memory that LibTorch allocates in its thread
-// counts for its purpose (counting_allocator.h). docs/memory.md says where the scopes are.
+// counts for its purpose (counting_allocator.h). docs/reference/memory.md says where the scopes
+// are.
 //
 //   {
 //     const MemoryScope scope(Purpose::kMoments);

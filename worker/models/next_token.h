@@ -1,6 +1,7 @@
 // The choice of the token that follows a text, from the logits of the text's last token. Pure. The
 // choice depends only on the logits, the settings, the number of the prompt and the position of the
-// token. docs/generate.md specifies the choice exactly, so that any language can reproduce it.
+// token. docs/how-to/generate.md specifies the choice exactly, so that any language can reproduce
+// it.
 #ifndef MUSTER_WORKER_MODELS_NEXT_TOKEN_H_
 #define MUSTER_WORKER_MODELS_NEXT_TOKEN_H_
 

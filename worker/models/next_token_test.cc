@@ -41,7 +41,7 @@ TEST(NextTokenTest, LogitsThatAreNotFiniteGiveNoToken) {
   }
 }
 
-// The numbers in docs/generate.md, from its Python code.
+// The numbers in docs/how-to/generate.md, from its Python code.
 TEST(NextTokenTest, RandomNumbersAreThoseOfTheDocumentation) {
   EXPECT_EQ(RandomNumber(1, {0, 0}), 0.4327449275927212);
   EXPECT_EQ(RandomNumber(1, {0, 1}), 0.4256321780286294);

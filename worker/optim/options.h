@@ -58,7 +58,7 @@ void SetWeightDecay(double weight_decay, OptimizerOptions* options);
 
 // A kind of state that an optimizer keeps for each of its parameters.
 struct StateSlot {
-  std::string name;     // "exp_avg" (docs/checkpoint-format.md)
+  std::string name;     // "exp_avg" (docs/reference/checkpoint-format.md)
   bool scalar = false;  // a number for each parameter; otherwise for each element
   friend bool operator==(const StateSlot&, const StateSlot&) = default;
 };

@@ -48,7 +48,7 @@ void AddText(const std::string& tag, const std::string& text, Event* event);
 std::string RecordOf(const Event& event);
 
 // Returns the numbers of a step, or of a pass of validation or of a test, with their tags
-// (docs/tensorboard.md).
+// (docs/how-to/tensorboard.md).
 //
 // `metrics`: as a session reports them. Samples and tokens per second are computed in the same way
 // as in the coordinator.

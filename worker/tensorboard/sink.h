@@ -1,5 +1,6 @@
 // Passes on the events of a session, and writes their measurements to TensorBoard's event files
-// (docs/tensorboard.md). One rank of a job has a sink: the rank that reports the job's events.
+// (docs/how-to/tensorboard.md). One rank of a job has a sink: the rank that reports the job's
+// events.
 #ifndef MUSTER_WORKER_TENSORBOARD_SINK_H_
 #define MUSTER_WORKER_TENSORBOARD_SINK_H_
 

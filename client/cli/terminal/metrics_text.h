@@ -12,9 +12,9 @@ namespace muster::cli {
 std::string MetricsHeader();
 std::string MetricsLine(const v1::StepMetrics& entry);
 
-// RFC 4180: a header, lines that end in CRLF, an empty cell for an absent value. docs/metrics.md
-// has the columns; new columns come last. Numbers have 17 digits, from which a float64 is restored
-// exactly.
+// RFC 4180: a header, lines that end in CRLF, an empty cell for an absent value.
+// docs/reference/metrics.md has the columns; new columns come last. Numbers have 17 digits, from
+// which a float64 is restored exactly.
 std::string MetricsCsvHeader();
 std::string MetricsCsvLine(const v1::StepMetrics& entry);
 

@@ -90,7 +90,7 @@ class Checkpoint:
 
     def __init__(self, path: pathlib.Path, manifest: dict[str, Any]):
         self.path = path
-        # The contents of MANIFEST.json (docs/checkpoint-format.md).
+        # The contents of MANIFEST.json (docs/reference/checkpoint-format.md).
         self.manifest = manifest
         self.job: str = manifest["job"]
         # Optimizer steps done.
@@ -103,7 +103,8 @@ class Checkpoint:
         # The averages of parameters, if the job keeps them.
         self.averages: dict[str, Tensor] = {}
         # The state of each parameter that was ever trained. With AdamW: {"exp_avg": ...,
-        # "exp_avg_sq": ..., "step": ...}; docs/checkpoint-format.md has the other optimizers.
+        # "exp_avg_sq": ..., "step": ...}; docs/reference/checkpoint-format.md has the other
+        # optimizers.
         self.optimizer_state: dict[str, dict[str, Tensor]] = {}
         self._files = {one["name"]: one for one in manifest["files"]}
         self._block_bytes: int = manifest["block_bytes"]

@@ -8,7 +8,7 @@
 
 Tensors are whole, whatever the strategy and the number of ranks of the job. Only requested tensors
 are read. Each block that is read is checked against the hash in the checkpoint's manifest
-(docs/checkpoint-format.md).
+(docs/reference/checkpoint-format.md).
 """
 
 from __future__ import annotations

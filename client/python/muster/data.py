@@ -4,9 +4,8 @@
     made.tokens, made.dtype, made.vocab_size
 
 The file is a plain list of token numbers, as the job file's `data: {train: {tokens: ...}}` names it
-(docs/data.md). The file `train.bin.tokenizer.json` beside it names the tokenizer. Needs the package
-`tokenizers`.
-"""
+(docs/reference/data.md). The file `train.bin.tokenizer.json` beside it names the tokenizer. Needs
+the package `tokenizers`. """
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The errors of Muster, as exceptions.
 
 Each error of the coordinator has a gRPC code, which is the exception's class, and a stable reason
-such as JOB_NOT_FOUND (docs/errors.md), with the subject of the error in `metadata`.
+such as JOB_NOT_FOUND (docs/reference/errors.md), with the subject of the error in `metadata`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 // The messages of one collective operation (what a rank sends and receives), and the sum of the
-// received contributions. docs/collectives.md explains the direct exchange.
+// received contributions. docs/internals/collectives.md explains the direct exchange.
 #ifndef MUSTER_WORKER_COMM_GLOO_EXCHANGE_H_
 #define MUSTER_WORKER_COMM_GLOO_EXCHANGE_H_
 

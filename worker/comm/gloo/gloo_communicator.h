@@ -1,6 +1,6 @@
 // Communicator over Gloo's TCP transport (c10d::ProcessGroupGloo, only point-to-point).
 //
-// docs/collectives.md explains the collectives, the failure watch and the threads.
+// docs/internals/collectives.md explains the collectives, the failure watch and the threads.
 #ifndef MUSTER_WORKER_COMM_GLOO_GLOO_COMMUNICATOR_H_
 #define MUSTER_WORKER_COMM_GLOO_GLOO_COMMUNICATOR_H_
 

@@ -1,5 +1,6 @@
-// The memory of a rank with sharded_ddp over a step, by purpose (docs/collectives.md has a
-// drawing). One rank of four, without peers: a reduction is in flight until the rank waits for it.
+// The memory of a rank with sharded_ddp over a step, by purpose (docs/internals/collectives.md has
+// a drawing). One rank of four, without peers: a reduction is in flight until the rank waits for
+// it.
 #include <memory>
 #include <string>
 #include <vector>

@@ -6,7 +6,7 @@
 // rank. When backward has filled a bucket with gradients, the bucket is reduce-scattered, and the
 // memory of the full bucket is freed. The optimizer updates the rank's slices of the parameters.
 // Then the new parameters are all-gathered in place, in the order in which forward needs them. A
-// unit waits for its own parameters only. docs/collectives.md has a drawing of a step.
+// unit waits for its own parameters only. docs/internals/collectives.md has a drawing of a step.
 //
 // Bytes of memory on one of N ranks, for a model with P float32 parameters and AdamW: 4 P
 // (parameters) + 4 P / N (gradients) + 8 P / N (moments), and a few buckets. If gradients are

@@ -68,8 +68,9 @@ class SessionEvaluation : public Evaluator {
 
  private:
   enum class Interrupts { kNever, kByAnEnd };
-  // Runs a pass and reports its metrics (docs/metrics.md). The metrics are bitwise equal on all
-  // ranks. Leaves the context in evaluation mode. Errors: the communicator's; the data set's;
+  // Runs a pass and reports its metrics (docs/reference/metrics.md). The metrics are bitwise equal
+  // on all ranks. Leaves the context in evaluation mode. Errors: the communicator's; the data
+  // set's;
   // INVALID_ARGUMENT if every target is ignored, so that there is no loss term.
   absl::StatusOr<std::optional<v1::Evaluation>> Pass(Set set, Interrupts interrupts);
   // Computes the metrics that Pass reports.

@@ -1,6 +1,6 @@
 // The scope around all work without backward: validations, tests, predictions, samples. With `ema:
-// {evaluate: true}`, the averages replace the parameters (docs/ema.md). A sharded model is gathered
-// once, if there is memory (`evaluation: {reshard}`, docs/strategies.md). Use:
+// {evaluate: true}`, the averages replace the parameters (docs/concepts/ema.md). A sharded model is
+// gathered once, if there is memory (`evaluation: {reshard}`, docs/concepts/strategies.md). Use:
 //
 //   ASSIGN_OR_RETURN(const auto scope, passes.Begin(live.training()));
 //   ... forwards in live.context() (save/live_state.h) ...

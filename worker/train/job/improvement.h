@@ -3,7 +3,7 @@
 //   Lightning;
 // - keep_best: the kept best checkpoint, like ModelCheckpoint with save_top_k=1.
 //
-// Pure. docs/stages.md describes both for users.
+// Pure. docs/concepts/stages.md describes both for users.
 #ifndef MUSTER_WORKER_TRAIN_JOB_IMPROVEMENT_H_
 #define MUSTER_WORKER_TRAIN_JOB_IMPROVEMENT_H_
 

@@ -1,5 +1,5 @@
 // The input of each rank in a step, and the plan for all ranks that follows from it. Pure. Ranks
-// may have different amounts of input (docs/uneven-inputs.md).
+// may have different amounts of input (docs/concepts/uneven-inputs.md).
 #ifndef MUSTER_WORKER_TRAIN_JOB_INPUT_PLAN_H_
 #define MUSTER_WORKER_TRAIN_JOB_INPUT_PLAN_H_
 

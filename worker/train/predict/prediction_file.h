@@ -1,5 +1,5 @@
 // The output file of a stage `predict`, on rank 0. It is written under a temporary name in the same
-// folder, and gets its final name when it is complete (docs/predict.md).
+// folder, and gets its final name when it is complete (docs/how-to/predict.md).
 #ifndef MUSTER_WORKER_TRAIN_PREDICT_PREDICTION_FILE_H_
 #define MUSTER_WORKER_TRAIN_PREDICT_PREDICTION_FILE_H_
 

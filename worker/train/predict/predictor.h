@@ -1,5 +1,5 @@
-// Runs the stages `predict` of a session (docs/predict.md), over data (predict.h) or over prompts
-// (evaluate/generate.h), and writes their files (prediction_file.h).
+// Runs the stages `predict` of a session (docs/how-to/predict.md), over data (predict.h) or over
+// prompts (evaluate/generate.h), and writes their files (prediction_file.h).
 #ifndef MUSTER_WORKER_TRAIN_PREDICT_PREDICTOR_H_
 #define MUSTER_WORKER_TRAIN_PREDICT_PREDICTOR_H_
 

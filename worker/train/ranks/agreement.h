@@ -1,5 +1,5 @@
 // Agreement of the ranks: on job, model and data, before other code depends on them
-// (docs/roll-call.md), and on the result of a task of which each rank has done its part.
+// (docs/internals/roll-call.md), and on the result of a task of which each rank has done its part.
 #ifndef MUSTER_WORKER_TRAIN_RANKS_AGREEMENT_H_
 #define MUSTER_WORKER_TRAIN_RANKS_AGREEMENT_H_
 

@@ -1,6 +1,6 @@
 // The roll call. Before each step every rank sends a record to all other ranks. A pure function of
 // the table of records decides about the step. All ranks read the same table, so all ranks decide
-// the same without asking the coordinator. docs/roll-call.md describes the protocol.
+// the same without asking the coordinator. docs/internals/roll-call.md describes the protocol.
 //
 // Normally a rank posts the call for the next step when a step begins, and awaits the call when the
 // step ends. So the call overlaps with the step and costs no time. A boundary may do more: carry

@@ -1,6 +1,6 @@
 // The records that the ranks send each other before each step, and the plan that follows from them.
 // The plan is a pure function of the table of records, so every rank has the same plan.
-// docs/roll-call.md describes the protocol.
+// docs/internals/roll-call.md describes the protocol.
 #ifndef MUSTER_WORKER_TRAIN_ROLLCALL_ROLL_CALL_PLAN_H_
 #define MUSTER_WORKER_TRAIN_ROLLCALL_ROLL_CALL_PLAN_H_
 

@@ -1,6 +1,7 @@
 // The times at which the commands of the job's log take effect. Every rank has a schedule. All
 // schedules take in the same commands at the same step boundaries, up to the number in the roll
-// call's plan. So all ranks decide the same. Pure. docs/commands.md describes the protocol.
+// call's plan. So all ranks decide the same. Pure. docs/concepts/commands.md describes the
+// protocol.
 //
 // A schedule takes in a command at the first boundary at which every rank holds the command. The
 // command takes effect at this boundary or at its at_step. A change of an earlier generation takes

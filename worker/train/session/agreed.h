@@ -1,5 +1,5 @@
 // The second phase of a session: job, model and data, after the ranks have compared them
-// (docs/roll-call.md).
+// (docs/internals/roll-call.md).
 #ifndef MUSTER_WORKER_TRAIN_SESSION_AGREED_H_
 #define MUSTER_WORKER_TRAIN_SESSION_AGREED_H_
 

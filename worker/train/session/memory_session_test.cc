@@ -1,5 +1,5 @@
-// The purposes under which a session's memory is counted (docs/memory.md). Ranks that are threads
-// share the counters.
+// The purposes under which a session's memory is counted (docs/reference/memory.md). Ranks that are
+// threads share the counters.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Records the work of the ranks in the steps that a job names. Each such step gets a trace file
-// (docs/profile.md).
+// (docs/how-to/profile.md).
 #ifndef MUSTER_WORKER_TRAIN_SESSION_PROFILE_H_
 #define MUSTER_WORKER_TRAIN_SESSION_PROFILE_H_
 

@@ -1,7 +1,7 @@
-// The exponential moving average of each parameter (docs/ema.md), with the formula of PyTorch's
-// AveragedModel with get_ema_multi_avg_fn. The first update copies the parameters; each later
-// update moves every average towards its parameter. Before the first update, there are no averages
-// and no memory for them.
+// The exponential moving average of each parameter (docs/concepts/ema.md), with the formula of
+// PyTorch's AveragedModel with get_ema_multi_avg_fn. The first update copies the parameters; each
+// later update moves every average towards its parameter. Before the first update, there are no
+// averages and no memory for them.
 //
 // Each rank holds and updates a part of the averages, without the other ranks:
 //   ddp          all averages
