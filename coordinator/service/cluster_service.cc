@@ -30,8 +30,8 @@ Offered OfferedBy(const cluster::Cluster& cluster) {
           cluster.overview().OfferedSlots(jobs::Device::kCuda)};
 }
 
-v1::Node ToWire(const cluster::Cluster& cluster, const membership::Agent& agent,
-                const Offered& offered) {
+v1::Node NodeToWire(const cluster::Cluster& cluster, const membership::Agent& agent,
+                    const Offered& offered) {
   v1::Node node;
   node.set_name(agent.node);
   const cluster::NodeView view = cluster.overview().View(agent.node);
@@ -69,7 +69,7 @@ v1::Node ToWire(const cluster::Cluster& cluster, const membership::Agent& agent,
 // set.
 void Describe(const cluster::Cluster& cluster, const std::string& name, v1::Node* node) {
   if (const membership::Agent* agent = cluster.membership().agents().Find(name); agent != nullptr) {
-    *node = ToWire(cluster, *agent, OfferedBy(cluster));
+    *node = NodeToWire(cluster, *agent, OfferedBy(cluster));
     return;
   }
   const cluster::NodeView view = cluster.overview().View(name);
@@ -94,9 +94,8 @@ class BackupStream : public grpc::ServerWriteReactor<v1::BackupChunk> {
   void Begin() {
     if (running_->exchange(true)) {
       holds_ = false;
-      Finish(service::ToWire(Refuse(absl::StatusCode::kResourceExhausted, "BACKUP_RUNNING",
-                                    "another backup is being made; try again when it is done",
-                                    LimitOf(1))));
+      Finish(ToWire(Refuse(absl::StatusCode::kResourceExhausted, "BACKUP_RUNNING",
+                           "another backup is being made; try again when it is done", LimitOf(1))));
       return;
     }
     // The copy may take long, and gRPC's threads must not wait for a disk. gRPC keeps this object
@@ -104,7 +103,7 @@ class BackupStream : public grpc::ServerWriteReactor<v1::BackupChunk> {
     std::thread([this] { Copy(); }).detach();
   }
 
-  void OnWriteDone(bool ok) override { ok ? SendNext() : Finish(service::ToWire(ClientGone())); }
+  void OnWriteDone(bool ok) override { ok ? SendNext() : Finish(ToWire(ClientGone())); }
   void OnDone() override {
     if (holds_) running_->store(false);
     delete this;
@@ -113,7 +112,7 @@ class BackupStream : public grpc::ServerWriteReactor<v1::BackupChunk> {
  private:
   void Copy() {
     const absl::StatusOr<std::string> path = store_->Backup();
-    if (!path.ok()) return Finish(service::ToWire(Failed(path.status())));
+    if (!path.ok()) return Finish(ToWire(Failed(path.status())));
     file_.open(*path, std::ios::binary);
     // The open file does not need its name any more. Without a name it is removed even if the
     // process ends now.
@@ -127,8 +126,7 @@ class BackupStream : public grpc::ServerWriteReactor<v1::BackupChunk> {
     file_.read(data.data(), static_cast<std::streamsize>(data.size()));
     data.resize(static_cast<size_t>(file_.gcount()));
     if (file_.bad() || (data.empty() && !file_.eof())) {
-      return Finish(
-          service::ToWire(Failed(absl::UnavailableError("the copy of the store cannot be read"))));
+      return Finish(ToWire(Failed(absl::UnavailableError("the copy of the store cannot be read"))));
     }
     if (data.empty()) return Finish(grpc::Status::OK);
     StartWrite(&chunk_);
@@ -181,7 +179,7 @@ class ClusterService final : public Admitting<v1::ClusterService::CallbackServic
     engine_->Aside([=, this](const cluster::Cluster& cluster, absl::Time) {
       const Offered offered = OfferedBy(cluster);
       for (const auto& [name, agent] : cluster.membership().agents().all()) {
-        *response->add_nodes() = ToWire(cluster, agent, offered);
+        *response->add_nodes() = NodeToWire(cluster, agent, offered);
       }
       if (const auto& trouble = engine_->trouble(); trouble.has_value()) {
         response->mutable_store_trouble()->set_message(trouble->message);
