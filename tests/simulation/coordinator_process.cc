@@ -191,17 +191,17 @@ void CoordinatorProcess::LetOut(const cluster::Effect& effect) {
   if (const auto* say = std::get_if<cluster::LogMessage>(&effect)) {
     timeline_.Tell("musterd: ", say->text);
   } else if (const auto* send = std::get_if<cluster::SendToAgent>(&effect)) {
-    answered_.insert(send->session);
-    network_.SendDown(send->session, [this, stream = send->session, order = send->order] {
+    answered_.insert(send->stream);
+    network_.SendDown(send->stream, [this, stream = send->stream, order = send->order] {
       callbacks_.to_agent(stream, order);
     });
   } else if (const auto* send = std::get_if<cluster::SendToWorker>(&effect)) {
-    answered_.insert(send->session);
-    network_.SendDown(send->session, [this, stream = send->session, order = send->order] {
+    answered_.insert(send->stream);
+    network_.SendDown(send->stream, [this, stream = send->stream, order = send->order] {
       callbacks_.to_worker(stream, order);
     });
   } else if (const auto* close = std::get_if<cluster::CloseStream>(&effect)) {
-    Close(close->session, close->why);
+    Close(close->stream, close->why);
   }
 }
 

@@ -31,7 +31,7 @@ constexpr int kRanks = 3;
 constexpr int64_t kElements = 100;
 
 // A state with a parameter that all ranks have, and a moment of which each rank has a part.
-State StateOf(int rank) {
+State WholeState(int rank) {
   StateBuilder builder(kRanks);
   builder.AddReplicated("param", "w", at::arange(kElements, at::kFloat));
   std::vector<StateBuilder::Part> parts;
@@ -55,7 +55,7 @@ class GatherTest : public JointTest {
     options.temporary = Temporary(rank, temporary_);
     return OptimizerStateOutput(options, StateOf(rank), records_);
   }
-  State StateOf(int rank) override { return Only(muster::checkpoint::StateOf(rank), IsOptimizers); }
+  State StateOf(int rank) override { return Only(WholeState(rank), IsOptimizers); }
   // True if the folder contains only the file, or nothing.
   bool NothingElseIsLeft() const { return NothingIsLeftBut(options_.path); }
   // The moment in the file.
