@@ -3,13 +3,13 @@
 // disk, no wire.
 //
 // The Cluster object only routes each event to its handler (handlers/). The handler decides, with
-// the state in parts (parts/).
+// the state in parts (state/).
 //
 // The caller does three things after an event. It takes the changes with TakeBatch(), commits them,
 // and carries out TakeEffects() after the commit has succeeded. Until the commit, the object is
-// ahead of the store. During this time only AgentHeard, WorkerBeat and Handle(CoordinatorPaused)
-// may be called, because they change nothing durable that others act on. A new object made from the
-// store's Image continues from the committed state.
+// ahead of the store. During this time only AgentHeard, WorkerBeat, Handle(CoordinatorPaused) and
+// Handle(JudgeLiveness) may be called, because they change nothing durable that others act on. A
+// new object made from the store's Image continues from the committed state.
 #ifndef MUSTER_COORDINATOR_CLUSTER_CLUSTER_H_
 #define MUSTER_COORDINATOR_CLUSTER_CLUSTER_H_
 
@@ -49,17 +49,18 @@ class Cluster {
   // except a stop, Cancel and Delete.
   //
   // Adds a job and returns its id. Errors: ALREADY_EXISTS JOB_ALREADY_EXISTS; RESOURCE_EXHAUSTED
-  // TOO_MANY_JOBS, TOO_MANY_OPEN_JOBS, JOBS_TOO_LARGE; Submission::refusal.
+  // TOO_MANY_JOBS, TOO_MANY_OPEN_JOBS, JOBS_TOO_LARGE; or the error in Submission::refusal, unless
+  // the call is a repeat.
   absl::StatusOr<std::string> Submit(const Submission& submission, absl::Time now) {
     return cluster::Submit(At(now), submission);
   }
   // Adds a command to the job's log and returns its number. A stop without at_step is also recorded
-  // in the job itself (stop_requested). A RESUME of a job that has ended is NextAttempt. `check`
-  // (may be null) returns any further reason to refuse the command. `check` is not called for a
-  // repeat or NextAttempt. Errors: NOT_FOUND JOB_NOT_FOUND; FAILED_PRECONDITION JOB_ALREADY_ENDED,
-  // JOB_ALREADY_PAUSED, JOB_NOT_PAUSED, WORKER_TOO_OLD; INVALID_ARGUMENT AT_STEP_INVALID,
-  // START_INVALID; RESOURCE_EXHAUSTED TOO_MANY_OPEN_COMMANDS, TOO_MANY_COMMANDS,
-  // COMMANDS_TOO_LARGE; the error of `check`.
+  // in the job itself (stop_requested). A RESUME of a job that has ended is handled by
+  // NextAttempt(). `check` (may be null) returns any further reason to refuse the command. `check`
+  // is not called for a repeat, or for a RESUME that NextAttempt() handles. Errors: NOT_FOUND
+  // JOB_NOT_FOUND; FAILED_PRECONDITION JOB_ALREADY_ENDED, JOB_ALREADY_PAUSED, JOB_NOT_PAUSED,
+  // WORKER_TOO_OLD; INVALID_ARGUMENT AT_STEP_INVALID, START_INVALID; RESOURCE_EXHAUSTED
+  // TOO_MANY_OPEN_COMMANDS, TOO_MANY_COMMANDS, COMMANDS_TOO_LARGE; the error of `check`.
   absl::StatusOr<uint64_t> Command(const CommandRequest& request, absl::Time now,
                                    const CommandCheck& check = nullptr) {
     return cluster::Command(At(now), request, check);
@@ -68,15 +69,16 @@ class Cluster {
   // a command `resume`, which is done at once, to the job's log and returns its number. Errors:
   // NOT_FOUND JOB_NOT_FOUND; FAILED_PRECONDITION JOB_NOT_ENDED, JOB_ALREADY_ENDED (it SUCCEEDED);
   // INVALID_ARGUMENT START_INVALID; RESOURCE_EXHAUSTED as of Command, and TOO_MANY_OPEN_JOBS;
-  // request.refusal.
+  // or the error in request.refusal, unless the call is a repeat.
   absl::StatusOr<uint64_t> NextAttempt(const CommandRequest& request, absl::Time now) {
     return cluster::NextAttempt(At(now), request);
   }
-  // Adds a CANCEL command, unless a CANCEL of this target is open. The workers get the CANCEL like
-  // any other command. The target's rule says until when the target can be cancelled
-  // (command_rule.proto). If no process can hold the target, the target is cancelled at once.
-  // Returns the target's number. Errors: those of Command, and NOT_FOUND OPERATION_NOT_FOUND;
-  // FAILED_PRECONDITION OPERATION_DONE, OPERATION_APPLIED.
+  // Cancels the command request.command.target: adds a CANCEL command, unless one for this target
+  // is open. The workers get the CANCEL like any other command. The rule of the target's kind says
+  // until when a command can be cancelled (command_rule.proto). If the job has no processes, the
+  // target is cancelled at once, unless a checkpoint may include its effect. Returns the target's
+  // number. Errors: those of Command, and NOT_FOUND OPERATION_NOT_FOUND; FAILED_PRECONDITION
+  // OPERATION_DONE, OPERATION_APPLIED.
   absl::StatusOr<uint64_t> Cancel(const CommandRequest& request, absl::Time now) {
     return cluster::Cancel(At(now), request);
   }
@@ -95,8 +97,10 @@ class Cluster {
   }
 
   // ---- Agents. After an error the caller ends the stream with this error.
-  // A new process of the same agent replaces the former process at once. The same holds for any new
-  // process if the former process has no agent id.
+  // An agent id stays the same when the agent is started again. While the lease of a node's name
+  // holds, a process with another agent id is refused (NODE_NAME_TAKEN). A process with the same
+  // agent id replaces the former process at once. The same holds for any new process if the former
+  // process has no agent id.
   //
   // Reports about processes that cannot be on the agent's node are ignored, and logged once for
   // each stream. They are acknowledged nevertheless.

@@ -19,7 +19,7 @@ constexpr uint64_t kMostLost = 1'000'000;
 
 CommandLog::CommandLog(std::vector<Command> commands) : commands_(std::move(commands)) {
   for (const Command& command : commands_) {
-    Sort(command);
+    UpdateSets(command);
     contents_bytes_ += command.contents.size();
   }
 }
@@ -68,8 +68,8 @@ std::vector<std::pair<uint64_t, uint64_t>> CommandLog::RenumberAbove(uint64_t nu
   return moved;
 }
 
-void CommandLog::Sort(const Command& command) {
-  const auto sort = [&](std::set<uint64_t>* set, bool in) {
+void CommandLog::UpdateSets(const Command& command) {
+  const auto update = [&](std::set<uint64_t>* set, bool in) {
     in ? (void)set->insert(command.number) : (void)set->erase(command.number);
   };
   const bool is_open = !command.outcome.has_value();
@@ -81,11 +81,11 @@ void CommandLog::Sort(const Command& command) {
       being_cancelled_.erase(being_cancelled_.find(command.target));
     }
   }
-  sort(&open_, is_open);
-  sort(&pauses_in_force_, command.kind == v1::Operation::PAUSE &&
-                              command.applied_step.has_value() && command.target == 0);
-  sort(&turns_to_come_,
-       is_open && turns && !command.applied_step.has_value() && !command.at_step.has_value());
+  update(&open_, is_open);
+  update(&pauses_in_force_, command.kind == v1::Operation::PAUSE &&
+                                command.applied_step.has_value() && command.target == 0);
+  update(&turns_to_come_,
+         is_open && turns && !command.applied_step.has_value() && !command.at_step.has_value());
 }
 
 uint64_t CommandLog::Append(Command command) {
@@ -93,7 +93,7 @@ uint64_t CommandLog::Append(Command command) {
   changed_.insert(command.number);
   contents_bytes_ += command.contents.size();
   commands_.push_back(std::move(command));
-  Sort(commands_.back());
+  UpdateSets(commands_.back());
   return newest();
 }
 
@@ -165,7 +165,7 @@ bool CommandLog::Applied(uint64_t number, uint64_t step) {
     return false;
   }
   if (!known->applied_step.has_value()) Change(number).applied_step = step;
-  Sort(*known);
+  UpdateSets(*known);
   if (known->kind != v1::Operation::RESUME) return true;
   for (uint64_t pause : std::exchange(pauses_in_force_, {})) Change(pause).target = number;
   return true;
@@ -175,7 +175,7 @@ bool CommandLog::Finished(uint64_t number, Outcome outcome) {
   const Command* known = Find(number);
   if (known == nullptr || known->outcome.has_value()) return false;
   Change(number).outcome = std::move(outcome);
-  Sort(*known);
+  UpdateSets(*known);
   return true;
 }
 

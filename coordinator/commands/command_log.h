@@ -90,7 +90,9 @@ class CommandLog {
   // worker may start from an earlier step than the step at which such a command took effect. So:
   // - A command that changed the training state is sent as a replay. The worker skips the command
   //   if its checkpoint has the effect.
-  // - A command that took effect but is not finished is sent as begun.
+  // - Any other command that took effect but is not finished is sent as kWhenDue (v1::Command has
+  //   `begun`). Delivery::at_step is the step at which the command took effect. It is absent for a
+  //   pause and for other commands that neither write a file nor have the nature CHANGES_NOTHING.
   // - All other finished commands are sent as kNever.
   // - The processes of a paused job halt again at once.
   std::vector<Delivery> After(uint64_t newest) const;
@@ -116,9 +118,11 @@ class CommandLog {
   bool EndAll(const std::string& how, bool stopped, absl::Time now);
 
   // Records that a worker continues from a checkpoint with the effects of commands up to `number`.
-  // A restored database has lost commands above `known`, the newest command that any earlier
-  // process of the job can have received. Newer commands may have the same numbers: they get
-  // numbers above all of them, and the lost commands end. Returns pairs of old and new numbers.
+  // `known`: the newest command of this log that earlier processes of the job can have received.
+  // If `number` is greater, the database was restored from a backup without some of these commands.
+  // Open commands that are newer than the backup then get numbers above those that workers already
+  // know. The lost commands are added with the outcome OPERATION_LOST. Returns pairs of old and new
+  // numbers.
   std::vector<std::pair<uint64_t, uint64_t>> RenumberAbove(uint64_t number, uint64_t known,
                                                            absl::Time now);
 
@@ -150,7 +154,7 @@ class CommandLog {
   // Returns the command, and marks it as changed.
   Command& Change(uint64_t number);
   // Updates the sets below for this command.
-  void Sort(const Command& command);
+  void UpdateSets(const Command& command);
 
   std::vector<Command> commands_;
   size_t contents_bytes_ = 0;

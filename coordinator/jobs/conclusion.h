@@ -47,7 +47,8 @@ End EndOf(const Job& job);
 // it, depending on the job's id and generation.
 absl::Duration Backoff(const Job& job, uint32_t failures_before, absl::Duration longest);
 
-// Sets the job CANCELLED. The job has lost only what was not saved.
+// Sets the job CANCELLED. If the last save failed, state_reason gives the error and names what is
+// kept.
 void Cancel(Job* job, absl::Time now);
 
 // Sets the next state of a job whose generation is over.
@@ -62,7 +63,8 @@ void Conclude(Job* job, absl::Time now);
 // If a worker has said that its node cannot run it, the job fails after its first failed start.
 inline constexpr uint32_t kMostStartFailures = 3;
 
-// Returns whether a job that waits for its next start would fail again on the same node.
+// True if the job waits for its next start, and its last failure is permanent or its last
+// kMostStartFailures starts failed in a row.
 bool HasStartedInVain(const Job& job);
 
 // Fails the job, because no usable node has room for it. The reason code is the failed start's:

@@ -68,7 +68,7 @@ TEST(Life, ARankMayBeLostWithItsNodeAfterAFinalSaveThatFailed) {
   for (const bool cut_off : {false, true}) {
     Job job = Running();
     OnFailureReport(&job, 1, full, kTimeouts, At(1));
-    EXPECT_THAT(cut_off ? OnCutOff(&job, 1, At(1)) : OnGone(&job, 1, "gone", At(1)), IsEmpty());
+    EXPECT_THAT(cut_off ? OnLeaseOver(&job, 1, At(1)) : OnGone(&job, 1, "gone", At(1)), IsEmpty());
     EXPECT_FALSE(job.ending()) << cut_off;
     OnFailureReport(&job, 0, full, kTimeouts, At(2));
     OnExit(&job, 0, Code(1), kTimeouts, At(2));

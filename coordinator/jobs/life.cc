@@ -267,7 +267,7 @@ void OnNodeCutOff(Job* job, const std::string& node, bool cut_off) {
   if (job->live()) DescribeLive(job);
 }
 
-RanksToEnd OnCutOff(Job* job, uint32_t rank, absl::Time now) {
+RanksToEnd OnLeaseOver(Job* job, uint32_t rank, absl::Time now) {
   if (Ignored(*job, rank)) return {};
   job->ranks[rank].exited = true;
   if (!Exits(*job, rank)) {

@@ -1,7 +1,9 @@
 // The life of a job: (job, event, now) -> (changed job, which processes to end). Pure.
 //
 //   QUEUED -> STARTING -> RUNNING -> SUCCEEDED    all ranks have finished, all processes have ended
-//     STARTING, RUNNING -> RECOVERING             a rank failed or was lost: its generation ends
+//     RUNNING -> FAILED                           the last save failed, all processes have ended
+//     STARTING, RUNNING, PAUSED -> RECOVERING     a rank failed or was lost, or the generation was
+//                                                 interrupted or preempted: the generation ends
 //       RECOVERING -> STARTING | FAILED           all its processes have ended: the next generation
 //                                                 starts, or the job fails
 //       RECOVERING -> PAUSED, halted              the job has checkpoints and none can be read: it
@@ -18,7 +20,7 @@
 //
 // The cost of the next start depends on how the generation ended (EndOf in conclusion.h):
 // - After an interruption (the agent was stopped, the node drained, the lease over): nothing.
-// - After a fault of a node: a wait, and no restart.
+// - After a fault of a node: no restart. From the second fault in a row on, a wait.
 // - After a failure of the job itself: one of plan.max_restarts, and from the second on also a
 //   wait.
 // All restarts are available again when the job makes progress. Progress is the first checkpoint
@@ -55,7 +57,7 @@ using RanksToEnd = std::vector<uint32_t>;
 void StartGeneration(Job* job, std::vector<Rank> ranks, absl::Time now);
 
 // Records why the rank cannot start, in its worker's words; empty if nothing prevents the start.
-// True if the trouble is new.
+// True if the trouble changed.
 bool OnTrouble(Job* job, uint32_t rank, const std::string& trouble);
 
 // Records that the rank's communicators are connected and its model is loaded. `step`: optimizer
@@ -77,7 +79,8 @@ void OnRanksJoined(Job* job, const std::map<uint32_t, uint64_t>& since);
 void OnFinished(Job* job, uint32_t rank, bool preempted, const EndTimeouts& timeouts,
                 absl::Time now);
 
-// Records that a checkpoint of the newest generation counts.
+// Handles a checkpoint of the newest generation that was recorded, so a start may use it. Counts as
+// progress if it is of a later step than the step at which the generation started.
 void OnCheckpoint(Job* job, uint64_t step);
 
 // Records that the process has attached.
@@ -120,20 +123,22 @@ struct Loss {
   std::vector<std::string> collectives = {};
   bool permanent = false;
 };
-// Handles the loss of a process. The process may still exist.
+// Handles a process that is silent while its agent answers, or that hangs. The loss counts as a
+// failure of the job. The process may still exist.
 RanksToEnd OnLost(Job* job, uint32_t rank, const Loss& loss, absl::Time now);
 
-// Handles a process that does not count any more by a fault of its node. The process ended with its
-// agent, or does not end although it was killed.
+// Handles a process that ended together with its agent, or that does not end although it was
+// killed. Both count as a fault of the node. The process counts as ended.
 RanksToEnd OnGone(Job* job, uint32_t rank, const std::string& reason, absl::Time now);
 
-// Records that a node with ranks of a job with `when_cut_off: continue` is cut off, or is back.
+// Records that a node of a job with `when_cut_off: continue` is cut off (its agent is silent), or
+// is back. The processes on a cut-off node may still train, and are not replaced.
 void OnNodeCutOff(Job* job, const std::string& node, bool cut_off);
 
-// Handles the certain end of a process. Its node was silent for longer than the process could hold
-// its lease, or an operator reports the end. This is no failure of the job. After OnNodeCutOff, in
-// contrast, the processes may still train.
-RanksToEnd OnCutOff(Job* job, uint32_t rank, absl::Time now);
+// Handles a process that has certainly ended, because its lease is over. Its node was silent for
+// longer than the process could hold its lease, or an operator has forgotten the node. The end is
+// no failure of the job.
+RanksToEnd OnLeaseOver(Job* job, uint32_t rank, absl::Time now);
 
 // Ends the processes although nothing failed. The job starts again later, which does not count as a
 // restart.

@@ -1,11 +1,13 @@
-// Thinning of a job's measurements when it has more rows than the bound. musterd's own metrics are
-// in web/. The newest rows, half of the bound, are all kept. Of the older rows every 2nd is kept,
-// then every 4th, 8th, and so on. So the whole course stays visible, with fewer rows for older
-// times. docs/reference/metrics.md has the numbers. Pure.
+// Thinning of a job's measurements when it has more rows than the bound. The newest rows, half of
+// the bound, are all kept. Of the older rows every 2nd is kept, then every 4th, 8th, and so on. So
+// the whole course stays visible, with fewer rows for older times. docs/reference/metrics.md has
+// the numbers. Pure.
 //
 // Rows are numbered from 1: steps by their step, validation passes in their order. Whether a row is
 // kept depends only on its number, the newest number and the bound. So a restart, or a row that is
 // written again, changes nothing. A dropped row is never needed later: no larger `newest` keeps it.
+//
+// musterd's own metrics are in web/.
 #ifndef MUSTER_COORDINATOR_METRICS_THINNING_H_
 #define MUSTER_COORDINATOR_METRICS_THINNING_H_
 

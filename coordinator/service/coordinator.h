@@ -35,8 +35,8 @@
 namespace muster::service {
 
 struct CoordinatorOptions {
-  // The server's options. The services ask its `authorize` for each call, so that errors have all
-  // details.
+  // The server's options. Each service calls `authorize` itself, so that it can add details to the
+  // error (IsRefusedByItsService).
   ServerOptions server;
   Secrets secrets;
   membership::Timing timing;
@@ -85,7 +85,7 @@ class Coordinator {
   // store's and the server's.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(const CoordinatorOptions& options,
                                                             store::Store* store);
-  // Stops: ends all streams with UNAVAILABLE, answers what has arrived, and stores it.
+  // Stops: stores what has arrived, then answers, and ends all streams with UNAVAILABLE.
   ~Coordinator();
 
   // Drains the node of musterd's own agent, which will be stopped (LeaveNode). An operator's drain
@@ -149,7 +149,7 @@ class Coordinator {
   // Tells the streams that follow the job.
   void TellChange(const std::string& job);
   void TellDeletion(const std::string& job);
-  // Ends the streams that must not stay open.
+  // Ends silent streams and streams whose certificate was revoked.
   void LookAfterStreams(absl::Time now);
   void CheckDrained();
   void SayHealth();

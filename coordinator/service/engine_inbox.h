@@ -1,5 +1,5 @@
-// The input of the engine's thread: tasks, work aside and the result of a commit, from any thread.
-// Thread-safe.
+// The input of the engine's thread: tasks, urgent tasks (Engine::Aside) and the result of a commit,
+// from any thread. Thread-safe.
 #ifndef MUSTER_COORDINATOR_SERVICE_ENGINE_INBOX_H_
 #define MUSTER_COORDINATOR_SERVICE_ENGINE_INBOX_H_
 

@@ -1,10 +1,11 @@
-// The control streams of peers, which are agents and workers. They work on the engine's thread.
-// Messages are applied to the cluster in the order of their arrival, except heartbeats, which are
-// applied at once. Orders are sent in the order in which they were given. A `stream` in this file
-// is such a stream, not a worker's training session.
+// The control streams of peers, which are agents and workers. gRPC's threads read and parse the
+// messages; everything else runs on the engine's thread. Messages are applied to the cluster in the
+// order of their arrival, except heartbeats, which are applied at once. Orders are sent in the
+// order in which they were given. A `stream` in this file is such a stream, not a worker's training
+// session.
 //
 // gRPC gives the messages as bytes, so that a message above the size limit is refused before
-// parsing. A message may take 25 times the memory of its bytes.
+// parsing. A parsed message may take 25 times its bytes.
 #ifndef MUSTER_COORDINATOR_SERVICE_PEER_STREAM_H_
 #define MUSTER_COORDINATOR_SERVICE_PEER_STREAM_H_
 
@@ -63,8 +64,8 @@ class PeerStreams {
   cluster::PeerStreamId NextId() { return ++last_id_; }
   // Null if the stream has ended.
   PeerStream* Find(cluster::PeerStreamId id) const;
-  // Adds the stream, also if there is an error, until its end. UNAVAILABLE TOO_MANY_STREAMS if too
-  // many streams have not been answered yet.
+  // Adds the stream, even if this returns an error; Remove() must be called. UNAVAILABLE
+  // TOO_MANY_STREAMS if too many streams have not been answered yet.
   absl::Status Add(cluster::PeerStreamId id, PeerStream* stream, absl::Time now);
   // Records that something was sent to the peer.
   void Answered(cluster::PeerStreamId id) { unanswered_.erase(id); }
@@ -254,7 +255,8 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       return;
     }
     if (lines == 0) {
-      // A message alone may always wait, because the peer would only repeat it.
+      // The limit of a stream does not apply to a single message: after a refusal the peer would
+      // only send it again.
       if (backlog > 1 && all > kLimits.bytes_in_line) {
         return EndReading(TooManyMessages(LimitOf(kLimits.bytes_in_line)));
       }

@@ -1,5 +1,5 @@
-// A file without content that reserves disk space. The store deletes the file when the disk is
-// full. Without it the store could not even write the deletion of its rows.
+// The file `ballast`: 8 MiB of zeros. When the disk is full, the file is deleted, so that `muster
+// delete` can still write.
 #ifndef MUSTER_COORDINATOR_STORE_DISK_RESERVE_H_
 #define MUSTER_COORDINATOR_STORE_DISK_RESERVE_H_
 
@@ -18,11 +18,11 @@ class DiskReserve {
   explicit DiskReserve(std::string path) : path_(std::move(path)) {}
 
   // Makes the file, or completes a file that is too short. RESOURCE_EXHAUSTED if the disk has too
-  // little space.
+  // little space. After an error of the allocation, there is no file.
   absl::Status Restore();
   // Deletes the file. Returns whether it existed.
   bool Release();
-  // Returns whether the disk has no space even for a small file beside the ballast.
+  // Returns whether the disk has no space for even another small file.
   bool DiskIsFull() const;
 
  private:

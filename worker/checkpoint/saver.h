@@ -1,10 +1,11 @@
-// Checkpoints of one generation, written and read by all ranks together (architecture.md 6,
-// docs/reference/checkpoint-format.md).
+// Checkpoints of one generation, written and read by all ranks together
+// (docs/reference/checkpoint-format.md).
 //
-// Every public method is collective. All ranks call the method at the same point with equal
-// arguments (except for their parts of the state), and get the same outcome. A Status that is not
-// OK means that the communicator failed and the session is over. Errors of files are in the
-// outcome.
+// Every public method except the setters (SetEpoch, SetStillMine) is collective. All ranks call the
+// method at the same point with equal arguments (except for their parts of the state), and get the
+// same outcome. A Status that is not OK ends the session. Either the communicator failed, or a
+// newer generation owns the directory (ABORTED), or Restore returns an error of `state_for` or of
+// the epoch's file. Other errors of files are in the outcome.
 //
 // Threading: one thread; no other collective of the same communicator may be under way.
 #ifndef MUSTER_WORKER_CHECKPOINT_SAVER_H_
@@ -63,8 +64,8 @@ struct SavePoint {
 };
 
 struct SaveOutcome {
-  // Not OK: nothing was committed, and nothing is left behind; the error names the ranks. Training
-  // continues.
+  // Not OK: nothing was committed; the error names the ranks. Training continues. A .tmp directory
+  // may stay until the next generation removes it.
   absl::Status status;
   std::string name;  // "step-200-g3", relative to the directory
   manifest::Manifest manifest;
@@ -132,8 +133,9 @@ class Saver {
   // write there, the outcome is rank 0's error.
   absl::StatusOr<SharedOutcome> CheckSharedDirectory();
 
-  // Writes and commits `state`; each rank writes its elements of state.written. A repeated save of
-  // the same point returns the first outcome; another point of the same step is ALREADY_EXISTS.
+  // Writes and commits `state`; each rank writes its elements of state.written. If the same point
+  // was committed last, returns that outcome and writes nothing; another point of the same step is
+  // then ALREADY_EXISTS. After a failed save, a repeated save tries again.
   // INVALID_ARGUMENT, before any file is touched: a rank's state is not CheckWritable, or the ranks
   // disagree on items or on writers. An ABORTED Status: the directory has a newer epoch, nothing
   // was committed, and the session is over; on rank 0 it has NewerGeneration().

@@ -105,7 +105,7 @@ void ControlStreamImpl::Report(v1::WorkerReport report) {
   Wake();
 }
 
-bool ControlStreamImpl::Settle(absl::Duration timeout) {
+bool ControlStreamImpl::AwaitAcknowledged(absl::Duration timeout) {
   const absl::Time end = SteadyNow() + timeout;
   uint64_t last = 0;
   const auto settled = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {

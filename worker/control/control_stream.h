@@ -53,15 +53,16 @@ struct ControlStreamOptions {
   // is stale. PERMISSION_DENIED: the process is not known. INVALID_ARGUMENT: a message of the
   // process was refused.
   std::function<void(const absl::Status&)> on_fatal;
-  // Called with UNAVAILABLE on a thread that does nothing else; see LeaseKeeper.
+  // Called with UNAVAILABLE on a thread that does nothing else; see LeaseKeeper. Empty: on_fatal is
+  // called.
   std::function<void(const absl::Status&)> on_lease_over;
 };
 
 class ControlStream {
  public:
   // UNAVAILABLE: there was no welcome in time. ABORTED: the agent's lease was over before.
-  // FAILED_PRECONDITION, NOT_FOUND, INVALID_ARGUMENT: refused (see on_fatal, which is not called
-  // then).
+  // FAILED_PRECONDITION, NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT: refused (see on_fatal,
+  // which is not called then).
   static absl::StatusOr<std::unique_ptr<ControlStream>> Connect(ControlStreamOptions options);
   virtual ~ControlStream() = default;
 
@@ -79,7 +80,7 @@ class ControlStream {
   // until the reports are written to the agent's spool, but not until they are synced. The agent
   // sends spooled reports if this process ends. False after `timeout`, or earlier if the spool
   // cannot be written or does not exist.
-  virtual bool Settle(absl::Duration timeout) = 0;
+  virtual bool AwaitAcknowledged(absl::Duration timeout) = 0;
   // Waits until all reports are durable: acknowledged by the coordinator or, while the coordinator
   // is away, synced to the agent's disk. DEADLINE_EXCEEDED after `timeout`. Call it only near the
   // end of the process: afterwards, while the coordinator is away, each report is synced at once.

@@ -51,7 +51,7 @@ class ControlStreamImpl : public ControlStream {
   absl::Status StillMine() const override;
   bool Away() const override;
   void Report(v1::WorkerReport report) override;
-  bool Settle(absl::Duration timeout) override;
+  bool AwaitAcknowledged(absl::Duration timeout) override;
   absl::Status Flush(absl::Duration timeout) override;
   void SetProgress(v1::WorkerHeartbeat progress) override;
   absl::StatusOr<v1::Rendezvous> WaitForRendezvous(absl::Duration timeout) override;

@@ -90,11 +90,11 @@ TEST(ControlStreamSpool, WhatIsSettledIsAcknowledgedOrOnTheAgentsDiskAtOnce) {
                                    }});
   Client client(coordinator.address(), absl::Seconds(30), path);
   (*client.stream)->Report(Step(1));
-  EXPECT_TRUE((*client.stream)->Settle(absl::Seconds(30)));
+  EXPECT_TRUE((*client.stream)->AwaitAcknowledged(absl::Seconds(30)));
   EXPECT_TRUE(SequencesIn(path).empty()) << "it is acknowledged";
   (*client.stream)->Report(Step(2));
   gone.WaitForNotification();
-  EXPECT_TRUE((*client.stream)->Settle(absl::Seconds(30)));
+  EXPECT_TRUE((*client.stream)->AwaitAcknowledged(absl::Seconds(30)));
   EXPECT_EQ(SequencesIn(path), std::vector<uint64_t>{2});
 }
 
@@ -107,7 +107,7 @@ TEST(ControlStreamSpool, WhatIsNotAcknowledgedOverAStreamThatStandsIsSettledOnTh
   }});
   Client client(coordinator.address(), absl::Seconds(30), path);
   (*client.stream)->Report(Step(1));
-  EXPECT_TRUE((*client.stream)->Settle(absl::Hours(1)));
+  EXPECT_TRUE((*client.stream)->AwaitAcknowledged(absl::Hours(1)));
   EXPECT_FALSE((*client.stream)->Away());
   EXPECT_EQ(SequencesIn(path), std::vector<uint64_t>{1});
 }
@@ -120,11 +120,11 @@ TEST(ControlStreamSpool, AFailedDiskIsNotWaitedForAndIsTriedAgain) {
   Client client(coordinator.address(), absl::Seconds(30), path);
   (*client.stream)->Report(Step(1));
   gone.WaitForNotification();
-  EXPECT_FALSE((*client.stream)->Settle(absl::Hours(1)));
+  EXPECT_FALSE((*client.stream)->AwaitAcknowledged(absl::Hours(1)));
   (*client.stream)->Report(Step(2));
-  EXPECT_FALSE((*client.stream)->Settle(absl::Hours(1))) << "it is still not there";
+  EXPECT_FALSE((*client.stream)->AwaitAcknowledged(absl::Hours(1))) << "it is still not there";
   ASSERT_TRUE(std::filesystem::create_directory(folder));
-  while (!(*client.stream)->Settle(absl::Hours(1))) std::this_thread::yield();
+  while (!(*client.stream)->AwaitAcknowledged(absl::Hours(1))) std::this_thread::yield();
   EXPECT_EQ(SequencesIn(path), (std::vector<uint64_t>{1, 2}));
 }
 
@@ -133,9 +133,9 @@ TEST(ControlStreamSpool, WithoutADiskOnlyWhatIsAcknowledgedIsSettled) {
   ScriptedCoordinator coordinator(GoneAfter(0, &gone));
   Client client(coordinator.address());
   gone.WaitForNotification();
-  EXPECT_TRUE((*client.stream)->Settle(absl::Hours(1))) << "there is nothing to be told";
+  EXPECT_TRUE((*client.stream)->AwaitAcknowledged(absl::Hours(1))) << "there is nothing to be told";
   (*client.stream)->Report(Step(1));
-  EXPECT_FALSE((*client.stream)->Settle(absl::Hours(1)));
+  EXPECT_FALSE((*client.stream)->AwaitAcknowledged(absl::Hours(1)));
 }
 
 TEST(ControlStreamSpool, ReportsThatAreAcknowledgedLaterAreRemovedFromTheDisk) {

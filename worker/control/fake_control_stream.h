@@ -58,7 +58,7 @@ class FakeControlStream : public ControlStream {
     if (report.has_rendezvous()) meeting_->Tell(report.rendezvous());
     reports_.push_back(std::move(report));
   }
-  bool Settle(absl::Duration) override { return true; }
+  bool AwaitAcknowledged(absl::Duration) override { return true; }
   absl::Status Flush(absl::Duration timeout) override {
     flush_timeout = timeout;
     --notice_after;

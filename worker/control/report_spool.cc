@@ -86,7 +86,7 @@ SpoolWork SpooledOutbox::NextWork(absl::Time now, bool attached, absl::Duration 
   const absl::Time due = std::max(away_since_ + timeout, spooled_at_ + kSpoolPause);
   if (!flushing_ && !settling && now < due) return {.again = std::max(due, retry_at_)};
   if (now < retry_at_) {
-    // A caller of Settle need not wait any longer.
+    // A caller of AwaitAcknowledged need not wait any longer.
     unspooled_ = last();
     return {.again = retry_at_};
   }

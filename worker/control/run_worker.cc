@@ -83,7 +83,7 @@ class StreamCoordinator : public train::CommandSource,
     activity::Moved();
     stream_->SetProgress(std::move(heartbeat));
   }
-  void Settle(absl::Duration timeout) override { stream_->Settle(timeout); }
+  void Settle(absl::Duration timeout) override { stream_->AwaitAcknowledged(timeout); }
   // The newest step passed to Progress; session thread only.
   int64_t step() const { return step_; }
 

@@ -56,7 +56,7 @@ void ReportEnd(ControlStream& stream, WorkerEnd& end) {
   if (flushed.ok()) return;
   spdlog::warn("{}", Message(flushed));
   // The agent sends the reports in its spool.
-  if (!failed) stream.Settle(kAnswersWithin);
+  if (!failed) stream.AwaitAcknowledged(kAnswersWithin);
 }
 
 absl::Status FlushUnlessPreempted(ControlStream& stream, absl::Duration timeout) {

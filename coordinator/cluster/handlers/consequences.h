@@ -1,6 +1,6 @@
-// The consequences of an event that several handlers share: orders to agents and workers, and
-// changes of jobs. A change of a job ends processes, judges nodes, tells watchers, and starts jobs
-// that fit now.
+// Functions that several handlers use: they send orders, and carry out what follows from a job
+// change. A change of a job ends processes, judges nodes, tells watchers, and starts jobs that fit
+// now.
 #ifndef MUSTER_COORDINATOR_CLUSTER_HANDLERS_CONSEQUENCES_H_
 #define MUSTER_COORDINATOR_CLUSTER_HANDLERS_CONSEQUENCES_H_
 
@@ -31,15 +31,17 @@ void NodesWork(HandlerContext& context, const jobs::Job& job);
 // end and forgets the processes that are gone. Judges the nodes, ends the commands of an ended job,
 // logs the state, and starts the jobs that fit now.
 void ApplyJobChange(HandlerContext& context, jobs::Job* job, const jobs::RanksToEnd& ended);
-// Does the same as ApplyJobChange after a change of the job's lists.
+// Does the same as ApplyJobChange after a change in the job's lists: ranks, checkpoints, failures,
+// attempts, setting changes, commands, trainability.
 void ApplyListsChange(HandlerContext& context, jobs::Job* job, const jobs::RanksToEnd& ended);
 // Starts the jobs that fit, in the order of the line. Records why the other jobs wait.
 void Schedule(HandlerContext& context);
 // Returns the watchdog's settings for this job: the job's own, or the defaults.
 membership::ProgressLimits ProgressLimitsOf(const Options& options, const jobs::Job& job);
 
-// ---- Orders to agents and workers, and the ends of their streams. Sends an order. The order is
-// lost if its receiver is not attached. A receiver gets missed orders when it attaches.
+// ---- Orders to agents and workers, and the ends of their streams.
+// SendToRank and SendToNode send an order. The order is lost if its receiver is not attached. A
+// receiver gets missed orders when it attaches.
 void SendToRank(HandlerContext& context, const jobs::Job& job, uint32_t rank, WorkerOrder order);
 void SendToNode(HandlerContext& context, const std::string& node, AgentOrder order);
 // Returns the order to end this rank's process, with SIGTERM first.
@@ -51,7 +53,7 @@ uint64_t Append(HandlerContext& context, jobs::Job* job, commands::Command comma
 // FAILED_PRECONDITION `too_old` (`update` says what to update) or PROGRAM_TOO_NEW.
 absl::Status CheckProtocol(const std::string& who, uint32_t protocol, uint32_t own,
                            const std::string& too_old, const std::string& update);
-// Closes the stream with this status. 0 is no stream.
+// Closes the stream with this status. Nothing happens if `stream` is 0.
 void Close(HandlerContext& context, PeerStreamId stream, const absl::Status& why);
 
 // ---- Nodes that jobs leave, and silent nodes: lost nodes, and nodes whose return is awaited
@@ -72,9 +74,9 @@ void EndSessionsOf(HandlerContext& context, const std::string& node, const std::
 // database (later_state.cc).
 // Ends the generation of a process that knows acknowledged reports or commands which the database
 // lacks. This is no failure of the job.
-void FollowsALaterState(HandlerContext& context, jobs::Job* job, const std::string& what);
+void EndAfterRestore(HandlerContext& context, jobs::Job* job, const std::string& what);
 // Does the same because reports of this rank up to `newest` were acknowledged and are missing.
-void MissesReports(HandlerContext& context, jobs::Job* job, uint32_t rank, uint64_t newest);
+void EndForLostReports(HandlerContext& context, jobs::Job* job, uint32_t rank, uint64_t newest);
 // Handles a process of a later generation than the job's. The running generation ends, and the next
 // generation gets a higher number. `what` says what happened to the process, for the log.
 void NewerGenerationFound(HandlerContext& context, jobs::Job* job, uint64_t generation,

@@ -70,7 +70,7 @@ void Handle(HandlerContext& context, const TimePassed&) {
   for (const membership::Worker& worker : expired.gone) {
     jobs::Job* job = context.jobs.Find(worker.id.job);
     if (job == nullptr || job->generation != worker.id.generation) continue;
-    const jobs::RanksToEnd ended = jobs::OnCutOff(job, worker.id.rank, context.now);
+    const jobs::RanksToEnd ended = jobs::OnLeaseOver(job, worker.id.rank, context.now);
     ApplyListsChange(context, job, ended);
   }
   for (const auto& [worker, reason, collectives, permanent] : expired.workers) {

@@ -7,7 +7,7 @@
 
 namespace muster::cluster {
 
-void FollowsALaterState(HandlerContext& context, jobs::Job* job, const std::string& what) {
+void EndAfterRestore(HandlerContext& context, jobs::Job* job, const std::string& what) {
   context.restored.KnowsMore(job->id);
   const jobs::RanksToEnd ended = jobs::OnInterrupted(
       job,
@@ -16,10 +16,10 @@ void FollowsALaterState(HandlerContext& context, jobs::Job* job, const std::stri
   ApplyListsChange(context, job, ended);
 }
 
-void MissesReports(HandlerContext& context, jobs::Job* job, uint32_t rank, uint64_t newest) {
-  FollowsALaterState(context, job,
-                     absl::StrCat("reports ", job->ranks[rank].acked_report + 1, " to ", newest,
-                                  " of rank ", rank));
+void EndForLostReports(HandlerContext& context, jobs::Job* job, uint32_t rank, uint64_t newest) {
+  EndAfterRestore(context, job,
+                  absl::StrCat("reports ", job->ranks[rank].acked_report + 1, " to ", newest,
+                               " of rank ", rank));
 }
 
 void NewerGenerationFound(HandlerContext& context, jobs::Job* job, uint64_t generation,

@@ -113,7 +113,7 @@ absl::Status Handle(HandlerContext& context, const ForgetNode& order) {
     jobs::RanksToEnd ended;
     for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
       if (job->ranks[rank].node != node) continue;
-      const jobs::RanksToEnd more = jobs::OnCutOff(job, rank, context.now);
+      const jobs::RanksToEnd more = jobs::OnLeaseOver(job, rank, context.now);
       ended.insert(ended.end(), more.begin(), more.end());
     }
     std::erase_if(ended, [&](uint32_t rank) { return job->ranks[rank].exited; });

@@ -235,7 +235,7 @@ absl::Status WorkerReported(HandlerContext& context, PeerStreamId stream, const 
   if (rank == nullptr) return absl::OkStatus();
   jobs::Job* job = context.jobs.Find(id.job);
   if (report.sequence > rank->acked_report + 1) {
-    MissesReports(context, job, id.rank, report.sequence - 1);
+    EndForLostReports(context, job, id.rank, report.sequence - 1);
     return absl::OkStatus();
   }
   if (report.sequence == rank->acked_report + 1) {
@@ -269,7 +269,7 @@ void Handle(HandlerContext& context, PeerStreamId stream, const SpooledReports& 
     if (report.sequence <= rank->acked_report) continue;
     if (!gap && report.sequence > rank->acked_report + 1) {
       // The job cannot continue from these reports, but their measurements are stored.
-      MissesReports(context, context.jobs.Find(worker.job), worker.rank, report.sequence - 1);
+      EndForLostReports(context, context.jobs.Find(worker.job), worker.rank, report.sequence - 1);
       gap = true;
     }
     if (gap) {

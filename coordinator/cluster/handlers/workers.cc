@@ -93,11 +93,11 @@ absl::Status AttachWorker(HandlerContext& context, PeerStreamId stream, const Wo
   const uint64_t told =
       context.restored.Attached(job->id, id.incarnation).value_or(job->commands.newest());
   if (hello.newest_command > told) {
-    FollowsALaterState(context, job,
-                       absl::StrCat("commands ", told + 1, " to ", hello.newest_command));
+    EndAfterRestore(context, job,
+                    absl::StrCat("commands ", told + 1, " to ", hello.newest_command));
   } else if (hello.acked_report > rank.acked_report) {
     // The gap is also checked here, because a paused worker may send no further report.
-    MissesReports(context, job, id.rank, hello.acked_report);
+    EndForLostReports(context, job, id.rank, hello.acked_report);
   }
   return absl::OkStatus();
 }

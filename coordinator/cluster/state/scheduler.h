@@ -25,9 +25,11 @@ class Scheduler {
   Scheduler(const ClusterState& state, absl::Time now) : state_(state), now_(now) {}
 
   // Returns a decision for each job that waits for slots of this device, in the order of the line.
-  // A decision is the slots for a start now, or the reason of the wait. The result leaves out jobs
-  // that wait for a time, and jobs whose former processes may still run (Restored). Their
-  // state_reason stays.
+  // A decision is the slots for a start now, or the reason of the wait. Some jobs get no decision,
+  // so that their state_reason stays:
+  // - jobs whose old processes may still run (restored.h);
+  // - jobs whose not_before is in the future, after a fault of a node;
+  // - jobs whose not_before is in the future, after another end, if slots are free for them.
   std::vector<jobs::Decision> Decide(jobs::Device device) const;
   // The slots that nodes offer, and which of these slots are used.
   jobs::Slots Slots(jobs::Device device) const;
@@ -46,7 +48,8 @@ class Scheduler {
                        const std::function<bool(const std::string& node)>& counts) const;
   std::vector<jobs::WaitingJob> WaitingJobs(jobs::Device device) const;
   std::vector<jobs::PlacedJob> PlacedJobs(jobs::Device device) const;
-  // The names of all attached nodes that are closed, for people; empty if there are none.
+  // Names the attached nodes on which no job may be placed, with the reasons (Nodes::WhyClosed),
+  // for people; empty if there are none.
   std::string ClosedNodes() const;
 
   const ClusterState& state_;

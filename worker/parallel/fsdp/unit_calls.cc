@@ -87,7 +87,7 @@ std::unique_ptr<models::ForwardContext> UnitCalls::MakeContext(models::Mode mode
 }
 
 void UnitCalls::ForgetCalls() {
-  for (Unit& unit : units_) {
+  for (UnitState& unit : units_) {
     unit.running = unit.backwards = unit.open = 0;
     unit.unobserved = false;
   }
@@ -101,29 +101,29 @@ void UnitCalls::FreeAll() {
 
 void UnitCalls::FreeAfterPass() {
   ForgetCalls();
-  for (const Unit& unit : units_) {
+  for (const UnitState& unit : units_) {
     if (unit.number != 0 && &unit != first()) whole_->Free(unit.number);
   }
 }
 
 void UnitCalls::GatherAhead() {
   whole_->StartGather(0);
-  if (const Unit* const unit = first(); unit != nullptr) whole_->StartGather(unit->number);
+  if (const UnitState* const unit = first(); unit != nullptr) whole_->StartGather(unit->number);
 }
 
-void UnitCalls::AwaitWhole(const Unit& unit) {
+void UnitCalls::AwaitWhole(const UnitState& unit) {
   const absl::Status status = whole_->Await(unit.number);
   if (!status.ok()) throw models::ContextError(status);
 }
 
-void UnitCalls::Prefetch(const Unit& unit) {
+void UnitCalls::Prefetch(const UnitState& unit) {
   if (whole_->below_root() < kMostInFlight || !reshard_after_forward_) {
     whole_->StartGather(unit.number);
   }
 }
 
-void UnitCalls::PrefetchAfter(const Unit& unit) {
-  const size_t position = running_.size();  // of the unit that runs after `unit`
+void UnitCalls::PrefetchAfter(const UnitState& unit) {
+  const size_t position = current_order_.size();  // of the unit that runs after `unit`
   if (position >= order_.size() || order_[position - 1] != &unit) return;
   Prefetch(*order_[position]);
 }
@@ -132,21 +132,21 @@ models::Tensors UnitCalls::Run(models::Unit& model_unit, const models::Tensors& 
                                bool backward_reads, const Forward& forward) {
   const auto found = unit_of_.find(&model_unit);
   if (found == unit_of_.end()) return forward(inputs);
-  Unit& unit = *found->second;
+  UnitState& unit = *found->second;
   return unit.number == 0 ? RunRoot(unit, inputs, forward)
                           : RunUnit(unit, model_unit.name(), inputs, backward_reads, forward);
 }
 
-void UnitCalls::BeginForward(Unit& unit) {
-  running_.push_back(&unit);
+void UnitCalls::BeginForward(UnitState& unit) {
+  current_order_.push_back(&unit);
   AwaitWhole(unit);
   PrefetchAfter(unit);
   whole_->Trace(unit.number, UnitEvent::Kind::kForward);
 }
 
-models::Tensors UnitCalls::RunRoot(Unit& root, const models::Tensors& inputs,
+models::Tensors UnitCalls::RunRoot(UnitState& root, const models::Tensors& inputs,
                                    const Forward& forward) {
-  order_ = std::exchange(running_, {});
+  order_ = std::exchange(current_order_, {});
   BeginForward(root);
   // Autocast's cache would keep copies of parameters after their unit is freed.
   models::AutocastState autocast = models::AutocastState::Now(device_);
@@ -158,7 +158,7 @@ models::Tensors UnitCalls::RunRoot(Unit& root, const models::Tensors& inputs,
                    at::kFloat);
 }
 
-models::Tensors UnitCalls::RunUnit(Unit& unit, const std::string& name,
+models::Tensors UnitCalls::RunUnit(UnitState& unit, const std::string& name,
                                    const models::Tensors& inputs, bool backward_reads,
                                    const Forward& forward) {
   const bool wanted = backward_reads && c10::GradMode::is_enabled();
@@ -212,7 +212,7 @@ int UnitCalls::ObserveOutputs(const models::Tensors& outputs, int64_t call) {
 }
 
 void UnitCalls::BeforeBackward(int64_t call) {
-  Unit& unit = *calls_[call].unit;
+  UnitState& unit = *calls_[call].unit;
   AwaitWhole(unit);
   if (std::exchange(calls_[call].begun, true)) return;  // at another output of the call
   ++unit.open;
@@ -225,7 +225,7 @@ void UnitCalls::BeforeBackward(int64_t call) {
 }
 
 void UnitCalls::AfterBackward(int64_t call) {
-  Unit& unit = *calls_[call].unit;
+  UnitState& unit = *calls_[call].unit;
   whole_->Trace(unit.number, UnitEvent::Kind::kAfterBackward);
   calls_[call].backward = false;
   --unit.open;

@@ -1,5 +1,6 @@
 // Gathers the units of a model around their forwards and their backwards, and frees them
-// afterwards. fsdp.h says when.
+// afterwards. fsdp.h says when. The strategy (fsdp.cc) creates the object; the model enters through
+// MakeContext.
 //
 // Threading: one thread, which runs forwards and backwards.
 #ifndef MUSTER_WORKER_PARALLEL_FSDP_UNIT_CALLS_H_
@@ -47,18 +48,20 @@ class UnitCalls {
   struct Observed;
   using Forward = std::function<models::Tensors(const models::Tensors&)>;
 
-  struct Unit {
+  struct UnitState {
     size_t number = 0;              // in the plan
     std::vector<size_t> trainable;  // the numbers of its trainable groups
     int running = 0;                // number of its forwards that run now, with nested ones
-    int backwards = 0;  // number of calls with a hooked output whose backward has not ended
-    int open = 0;       // number of these calls whose backward has begun
+    // Number of its calls that have an output with a gradient hook and whose backward has not
+    // ended.
+    int backwards = 0;
+    int open = 0;  // number of these calls whose backward has begun
     // Whether a call of the unit may bring gradients without a call of AfterBackward. Its backward
     // reads no parameters, or the call ran without a graph, as in a unit that is recomputed.
     bool unobserved = false;
   };
   struct Call {
-    Unit* unit = nullptr;
+    UnitState* unit = nullptr;
     bool backward = false;  // its backward has not ended
     bool begun = false;     // its backward has begun, at any of its outputs
   };
@@ -67,11 +70,11 @@ class UnitCalls {
   // backward if the backward reads its parameters.
   models::Tensors Run(models::Unit& unit, const models::Tensors& inputs, bool backward_reads,
                       const Forward& forward);
-  models::Tensors RunRoot(Unit& root, const models::Tensors& inputs, const Forward& forward);
+  models::Tensors RunRoot(UnitState& root, const models::Tensors& inputs, const Forward& forward);
   // name: of the unit, for errors.
-  models::Tensors RunUnit(Unit& unit, const std::string& name, const models::Tensors& inputs,
+  models::Tensors RunUnit(UnitState& unit, const std::string& name, const models::Tensors& inputs,
                           bool backward_reads, const Forward& forward);
-  void BeginForward(Unit& unit);
+  void BeginForward(UnitState& unit);
 
   // Returns the inputs, with which the unit is then called. AfterBackward(call) runs when the
   // gradients of all returned tensors that require one are complete. This is after the backward of
@@ -86,25 +89,26 @@ class UnitCalls {
   void AfterBackward(int64_t call);
 
   // Waits until the unit is gathered. Throws ContextError if the gather fails.
-  void AwaitWhole(const Unit& unit);
+  void AwaitWhole(const UnitState& unit);
   // Starts to gather a unit that is needed soon, within the limit of whole units.
-  void Prefetch(const Unit& unit);
-  void PrefetchAfter(const Unit& unit);
+  void Prefetch(const UnitState& unit);
+  void PrefetchAfter(const UnitState& unit);
   void ForgetCalls();
   // The first unit below the root in the newest forward of the root; null if there was none.
-  const Unit* first() const { return running_.size() > 1 ? running_[1] : nullptr; }
+  const UnitState* first() const { return current_order_.size() > 1 ? current_order_[1] : nullptr; }
 
   const bool reshard_after_forward_;
   const bool in_bfloat16_;
   const c10::DeviceType device_;
   WholeUnits* const whole_;
   SlicedGradients* const gradients_;
-  std::vector<Unit> units_;  // as in the plan; never resized
-  std::unordered_map<const models::Unit*, Unit*> unit_of_;
-  // The calls, in this micro-batch, of units below the root whose backward reads parameters.
+  std::vector<UnitState> units_;  // as in the plan; never resized
+  std::unordered_map<const models::Unit*, UnitState*> unit_of_;
+  // The calls of units below the root in this micro-batch: only calls whose backward reads
+  // parameters.
   std::vector<Call> calls_;
-  std::vector<Unit*> order_;    // the units in the order of the root's last finished forward
-  std::vector<Unit*> running_;  // the same for the root's current forward
+  std::vector<UnitState*> current_order_;  // the units in the order of the root's newest forward
+  std::vector<UnitState*> order_;          // the same for the forward before it
 };
 
 }  // namespace muster::parallel

@@ -34,7 +34,7 @@ std::string Describe(const v1::SkippedData& skipped) {
 
 using Dependencies = Commands::Dependencies;
 
-bool Trains(const Dependencies& deps) { return deps.training != nullptr; }
+bool Trains(const Dependencies& deps) { return deps.trainability != nullptr; }
 bool CanSave(const Dependencies& deps) {
   return deps.saver != nullptr && Trains(deps) && deps.session_state->step > 0;
 }
@@ -135,16 +135,16 @@ void SetLearningRate(const Dependencies& deps, const Command& command) {
 
 absl::Status SetTrainability(const Dependencies& deps, const Command& command) {
   const std::vector<TrainableRule> rules = RulesFromProto(command.set_trainability().rules());
-  const absl::Status fit = deps.training->CheckRules(rules);
+  const absl::Status fit = deps.trainability->CheckRules(rules);
   if (!fit.ok()) {
     Fail(deps, command, fit, "TRAINABILITY_INVALID");
     return absl::OkStatus();
   }
   if (command.set_trainability().dry_run()) {
-    ASSIGN_OR_RETURN(TrainabilityPlan plan, deps.training->Estimate(rules, NumberOf(command)));
+    ASSIGN_OR_RETURN(TrainabilityPlan plan, deps.trainability->Estimate(rules, NumberOf(command)));
     Finish(deps, command, std::move(plan));
   } else {
-    ASSIGN_OR_RETURN(TrainabilityChange change, deps.training->Add(rules, NumberOf(command)));
+    ASSIGN_OR_RETURN(TrainabilityChange change, deps.trainability->Add(rules, NumberOf(command)));
     Finish(deps, command, std::move(change));
   }
   return absl::OkStatus();
@@ -152,7 +152,7 @@ absl::Status SetTrainability(const Dependencies& deps, const Command& command) {
 
 absl::Status Refresh(const Dependencies& deps, const Command& command) {
   ASSIGN_OR_RETURN(TrainabilityChange change,
-                   deps.training->BringPendingIntoForce(NumberOf(command)));
+                   deps.trainability->BringPendingIntoForce(NumberOf(command)));
   Finish(deps, command, std::move(change));
   return absl::OkStatus();
 }

@@ -1,5 +1,5 @@
-// Carries out the commands of the job's log and reports how each command ended. Each command takes
-// effect at its step boundary (command_schedule.h), the same on all ranks.
+// Carries out the commands of the job's command log and reports how each command ended. Each
+// command takes effect at its step boundary (command_schedule.h), the same on all ranks.
 #ifndef MUSTER_WORKER_TRAIN_COMMANDS_COMMANDS_H_
 #define MUSTER_WORKER_TRAIN_COMMANDS_COMMANDS_H_
 
@@ -25,7 +25,8 @@
 
 namespace muster::train {
 
-// Threading: the session's thread. Every method except the constructor may be a collective.
+// Threading: the session's thread. Apply and EndHere are collectives. TellUnreported acts on the
+// leader only.
 class Commands {
  public:
   // All must outlive the Commands. The commands change `session_state` and `schedule`. Through
@@ -33,9 +34,9 @@ class Commands {
   struct Dependencies {
     const CommandSource* source;
     std::function<absl::StatusOr<RollCallPlan>()> call;  // Calls::CallNow
-    Saver* saver;                   // null: the job has no checkpoint folder
-    Gatherer* gatherer;             // null: the job trains nothing
-    TrainabilityChanger* training;  // null: the job trains nothing
+    Saver* saver;                       // null: the job has no checkpoint folder
+    Gatherer* gatherer;                 // null: the job trains nothing
+    TrainabilityChanger* trainability;  // null: the job trains nothing
     // Calls SkipSamples. Used only if the job trains.
     std::function<absl::StatusOr<v1::SkippedData>(int64_t samples, bool dry_run)> skip_data;
     Evaluator* evaluator;
@@ -57,9 +58,9 @@ class Commands {
   // Saves a checkpoint and stops. Called if some rank was told that the job moves to other nodes.
   absl::Status EndHere();
 
-  // Reports again how commands ended, at the start of a session: as done or cancelled, without
-  // results. These are commands that the checkpoint includes and whose ends the coordinator does
-  // not know. Their reports were lost with the process that wrote the checkpoint.
+  // Reports once more, at the start of a session, the commands that the checkpoint includes but
+  // whose report was lost. Reports them as applied, done, failed or cancelled, without results
+  // (FindUnreported).
   void TellUnreported() const;
 
  private:

@@ -175,7 +175,7 @@ class CommandsTest : public testing::Test, public CommandSource, public EventSin
         .call = [this] { return effects_.CallNow(); },
         .saver = has_checkpoints ? &effects_ : nullptr,
         .gatherer = trains ? &effects_ : nullptr,
-        .training = trains ? &effects_ : nullptr,
+        .trainability = trains ? &effects_ : nullptr,
         .skip_data = [this](int64_t samples,
                             bool dry_run) { return effects_.Skip(samples, dry_run); },
         .evaluator = &effects_,

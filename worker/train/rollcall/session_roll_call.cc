@@ -58,7 +58,7 @@ void LossReports::SetSeconds(int64_t step, double seconds) {
   }
 }
 
-void LossReports::Settle(int64_t step, const StepResult& result) {
+void LossReports::AddResult(int64_t step, const StepResult& result) {
   Waiting* const waiting = Find(step);
   if (waiting == nullptr) return;
   waiting->metrics.MergeFrom(result.metrics);
@@ -131,7 +131,7 @@ absl::StatusOr<RollCallPlan> SessionRollCall::CallNow() {
   // Each call carries one step's loss. A known loss must be sent before the next result is read.
   while (!running_.empty()) {
     if (posted_step_ < newest_step_) RETURN_IF_ERROR(BlockingCall().status());
-    RETURN_IF_ERROR(Settle(running_.size() - 1));
+    RETURN_IF_ERROR(AwaitResults(running_.size() - 1));
   }
   return BlockingCall();
 }
@@ -175,17 +175,17 @@ absl::Status SessionRollCall::TakeIn(PendingStep step, int64_t samples) {
   loss_reports_.Add(number, samples, *deps_.model);
   const size_t left = step.late ? 1 : 0;
   running_.push_back({number, std::move(step), begun_});
-  return Settle(left);
+  return AwaitResults(left);
 }
 
 void SessionRollCall::SetSeconds(double seconds) {
-  // A step that is still running here is late: Settle sets its duration.
+  // A step that is still running here is late: AwaitResults sets its duration.
   if (running_.empty()) loss_reports_.SetSeconds(newest_step_, seconds);
 }
 
-absl::Status SessionRollCall::Settle(size_t left) {
+absl::Status SessionRollCall::AwaitResults(size_t left) {
   while (running_.size() > left) {
-    const Running oldest = std::move(running_.front());
+    const PendingResult oldest = std::move(running_.front());
     running_.pop_front();
     ASSIGN_OR_RETURN(newest_, oldest.step.await());
     newest_step_ = oldest.number;
@@ -193,7 +193,7 @@ absl::Status SessionRollCall::Settle(size_t left) {
       const auto since = std::max(oldest.begun, std::exchange(read_, Clock::now()));
       loss_reports_.SetSeconds(newest_step_, std::chrono::duration<double>(read_ - since).count());
     }
-    loss_reports_.Settle(newest_step_, newest_);
+    loss_reports_.AddResult(newest_step_, newest_);
     unused_.Note(newest_step_, newest_.unused);
     skipped_in_a_row_ = newest_.outcome == StepOutcome::kApplied ? 0 : skipped_in_a_row_ + 1;
     if (skipped_in_a_row_ < kMostSkippedInARow) continue;

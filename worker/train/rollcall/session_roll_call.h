@@ -1,6 +1,6 @@
-// The roll calls of a session. SessionRollCall makes the record that this rank sends before each
-// step, with the loss of the newest finished step. It then acts on the plan that follows from all
-// records. roll_call.h exchanges the records and decides.
+// The roll calls of a session. SessionRollCall makes this rank's records and acts on the plan that
+// follows from the records of all ranks. The record for step s+1 is posted when step s begins and
+// carries the newest loss then known. roll_call.h exchanges the records and decides.
 #ifndef MUSTER_WORKER_TRAIN_ROLLCALL_SESSION_ROLL_CALL_H_
 #define MUSTER_WORKER_TRAIN_ROLLCALL_SESSION_ROLL_CALL_H_
 
@@ -44,7 +44,7 @@ class LossReports {
   // Sets the duration of a step, which includes the step's roll call.
   void SetSeconds(int64_t step, double seconds);
   // Adds the measurements of a step. Called before Complete gets the loss of the step.
-  void Settle(int64_t step, const StepResult& result);
+  void AddResult(int64_t step, const StepResult& result);
   // Returns the metrics up to the step of this loss, oldest first. The loss of an earlier step that
   // no call has reported is 0.
   std::vector<v1::StepMetrics> Complete(const StepLoss& loss, const models::Model& model);
@@ -80,8 +80,8 @@ class SessionRollCall {
     data::Sampler* sampler = nullptr;  // this rank's input; null: nothing is trained
     int64_t samples = 0;               // samples in this rank's data
     UnevenInputs uneven_inputs = {};
-    int64_t full_micro_batches = 1;
-    double peak_flops = 0;  // the parameter of LossReports
+    int64_t full_micro_batches = 1;  // of all ranks together, in a step without missing input
+    double peak_flops = 0;           // the parameter of LossReports
   };
   explicit SessionRollCall(const Dependencies& deps);
 
@@ -96,9 +96,10 @@ class SessionRollCall {
   absl::StatusOr<RollCallPlan> AwaitNext();
 
   // Takes a step that `session_state` already counts. The next call sends and reports the loss of
-  // this step. The loss of a late step goes with the posted call after that. CallNow waits for the
-  // results of late steps. OUT_OF_RANGE: kMostSkippedInARow steps in a row were skipped. Other
-  // errors: those of PendingStep.
+  // this step. The result of a late step (PendingStep::late; on GPUs) is read one step later. The
+  // next posted call then sends the loss. CallNow waits for the results of late steps.
+  // OUT_OF_RANGE: kMostSkippedInARow steps in a row were skipped. Other errors: those of
+  // PendingStep.
   absl::Status TakeIn(PendingStep step, int64_t samples);
   // Sets the duration of this step, which includes the roll call. Does nothing for a late step: its
   // duration is set when its result is read. That duration counts from the later of two times: the
@@ -113,27 +114,27 @@ class SessionRollCall {
   void Post(const RollCallRecord& record);
   absl::StatusOr<RollCallPlan> BlockingCall();
   // Waits for the results of all steps except the newest `left`.
-  absl::Status Settle(size_t left);
+  absl::Status AwaitResults(size_t left);
 
   const Dependencies deps_;
   RollCall roll_call_;
   int64_t attempt_ = 0;
 
   using Clock = std::chrono::steady_clock;
-  struct Running {
+  struct PendingResult {
     int64_t number = 0;
     PendingStep step;
     Clock::time_point begun;
   };
-  std::deque<Running> running_;     // steps without a known result, oldest first
-  StepResult newest_;               // the newest known result
-  int64_t newest_step_ = 0;         // 0: none in this session
-  int64_t posted_step_ = 0;         // the newest step whose loss was posted
-  Clock::time_point begun_;         // when the newest step began
-  Clock::time_point read_;          // when the newest result of a late step was read
-  std::string posted_not_finite_;   // StepResult::not_finite of posted_step_
-  int64_t skipped_in_a_row_ = 0;    // steps, in this session
-  std::vector<JoinedRank> joined_;  // the ranks that were last reported
+  std::deque<PendingResult> running_;  // steps without a known result, oldest first
+  StepResult newest_;                  // the newest known result
+  int64_t newest_step_ = 0;            // 0: none in this session
+  int64_t posted_step_ = 0;            // the newest step whose loss was posted
+  Clock::time_point begun_;            // when the newest step began
+  Clock::time_point read_;             // when the newest result of a late step was read
+  std::string posted_not_finite_;      // StepResult::not_finite of posted_step_
+  int64_t skipped_in_a_row_ = 0;       // steps, in this session
+  std::vector<JoinedRank> joined_;     // the ranks that were last reported
   LossReports loss_reports_;
   UnusedParameters unused_;
 };

@@ -27,15 +27,16 @@
 
 namespace muster::train {
 
-// The interface through which commands save checkpoints, and stages the last checkpoint. Periodic
-// saves call Saving directly (boundary.cc). BestCheckpoint (session/best_checkpoint.h) implements
-// this interface with Saving. Methods of the same names have the same errors. All methods are
-// collectives.
+// The interface through which commands save checkpoints, and a stage saves its last checkpoint.
+// BestCheckpoint (session/best_checkpoint.h) implements this interface with Saving. Periodic saves
+// call Saving directly (boundary.cc). checkpoint::Saver, in contrast, writes and reads the files.
+// Methods of the same names have the same errors. All methods are collectives.
 class Saver {
  public:
   virtual ~Saver() = default;
 
-  // The checkpoint, or the error of its files: already reported, and no end of the session.
+  // The checkpoint, or the error of its files, which was already reported and does not end the
+  // session.
   using Saved = absl::StatusOr<CheckpointWritten>;
   // Called at most once, with the end of a save.
   using Told = std::function<void(const Saved& saved)>;
@@ -74,11 +75,11 @@ class Saving {
   using Saved = Saver::Saved;
   using Told = Saver::Told;
 
-  // Save and SaveLast save a checkpoint unless this step has one. If this step is the best one, a
-  // checkpoint of an earlier session does not count unless its manifest says so. Both are
-  // collectives. The roll call before has shown that the losses are finite on every rank. Errors:
-  // the communicator's; OUT_OF_RANGE: a parameter or buffer is not finite (for a parameter this may
-  // be the background's error); UNAVAILABLE: the lease is over; DATA_LOSS: the ranks' parameters
+  // Save and SaveLast save a checkpoint unless this step has one. For the best step, a checkpoint
+  // of an earlier session counts only if its manifest calls it the best. Both are collectives. The
+  // roll call before has shown that the losses are finite on every rank. Errors: the
+  // communicator's; OUT_OF_RANGE: a parameter or buffer is not finite (for a parameter this may be
+  // the background's error); UNAVAILABLE: the lease is over; DATA_LOSS: the ranks' parameters
   // differ.
 
   // Saves in the background: copies the part of this rank and returns. First waits for earlier

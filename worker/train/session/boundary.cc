@@ -1,4 +1,7 @@
-// The work after a step of a fit stage (checkpoints, validation, exports), and the end of training.
+// The parts of Running (running.h) outside of the training loop:
+// - the work after a step of a fit stage: checkpoints, validation, exports;
+// - the validation pass that an earlier session left;
+// - the end of training, and the export at the end of the job.
 #include <spdlog/spdlog.h>
 
 #include "absl/strings/str_cat.h"
@@ -115,8 +118,8 @@ absl::Status Running::EndTraining() {
   RETURN_IF_ERROR(RunToEnd([] { return true; }));
   if (state().stopped) return absl::OkStatus();
   RETURN_IF_ERROR(background_.Await());
-  // A job without a checkpoint of this step may be told to save one. Its last save failed, or it
-  // began at its end with another job's checkpoint.
+  // Keeps the training memory if this step has no checkpoint, because a command may still save one.
+  // The last save failed, or the job started here from another job's checkpoint.
   if (has_checkpoints() && !writers_.saving->HasOneOf(state().step)) return absl::OkStatus();
   reports().Progress("freeing what only training needs");
   TrainedParameters& trained = *loaded_->agreed->trained;

@@ -24,7 +24,7 @@ Running::Running(std::unique_ptr<Loaded> loaded)
                  .call = [this] { return calls_.between.CallNow(); },
                  .saver = has_checkpoints() ? &writers_.best : nullptr,
                  .gatherer = writers_.gathering.has_value() ? &*writers_.gathering : nullptr,
-                 .training = changes_.has_value() ? &*changes_ : nullptr,
+                 .trainability = changes_.has_value() ? &*changes_ : nullptr,
                  .skip_data =
                      [this](int64_t samples, bool dry_run) {
                        return SkipSamples(SkipDependenciesOf(loaded_.get()), samples, dry_run);

@@ -1,5 +1,5 @@
-// The fourth phase of a session: runs the remaining stages. running.cc has the stages and the
-// training loop. boundary.cc has the work after a step and the end of training.
+// The fourth phase of a session (phases: opened.h): runs the remaining stages. running.cc has the
+// stages and the training loop. boundary.cc has the work after a step and the end of training.
 #ifndef MUSTER_WORKER_TRAIN_SESSION_RUNNING_H_
 #define MUSTER_WORKER_TRAIN_SESSION_RUNNING_H_
 

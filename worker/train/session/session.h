@@ -12,7 +12,7 @@
 //   a new generation creates a new session.
 //
 // Threading: one thread. Ranks may be threads of one process (no process-wide state is changed).
-// Errors: see Classify.
+// Errors: see Classify (ranks/failure.h).
 #ifndef MUSTER_WORKER_TRAIN_SESSION_SESSION_H_
 #define MUSTER_WORKER_TRAIN_SESSION_SESSION_H_
 

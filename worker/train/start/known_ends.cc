@@ -75,7 +75,7 @@ bool NeedsTwoSamples(const v1::ModelSpec& model) {
   return height == 1 && width == 1;
 }
 
-bool APassOfTheBestComes(const std::vector<PlannedStage>& stages, int64_t step, bool due) {
+bool ValidationCanStillMakeBest(const std::vector<PlannedStage>& stages, int64_t step, bool due) {
   return std::any_of(stages.begin(), stages.end(), [step, due](const PlannedStage& stage) {
     const auto* fit = std::get_if<FitUntil>(&stage.what);
     if (fit == nullptr || !fit->passes.keep_best.has_value()) return false;
@@ -113,7 +113,7 @@ absl::Status CheckBest(const std::optional<ExportConfig>& weights_export,
                        const std::vector<PlannedStage>& stages, int64_t step, bool due) {
   const bool best =
       weights_export.has_value() && weights_export->from == ExportConfig::From::kBest;
-  if (!best || APassOfTheBestComes(stages, step, due)) return absl::OkStatus();
+  if (!best || ValidationCanStillMakeBest(stages, step, due)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "export.from: found best, but between step ", step, " and the last step, ",
       TotalSteps(stages),

@@ -1,5 +1,6 @@
-// Ends of a job that follow from the job file and the sizes of the data. They are errors of the
-// start, before any step is trained, so that no training is lost. Pure.
+// Checks of whether a job must fail later, from the job file, the sizes of the data and the
+// position alone. A session calls them at its start, so that no training is lost. CheckBest is also
+// called before samples are skipped. Pure.
 #ifndef MUSTER_WORKER_TRAIN_START_KNOWN_ENDS_H_
 #define MUSTER_WORKER_TRAIN_START_KNOWN_ENDS_H_
 
@@ -34,7 +35,7 @@ bool NeedsTwoSamples(const v1::ModelSpec& model);
 
 // Whether a validation pass after this step may make a checkpoint the best checkpoint. `due`: the
 // pass right after this step has not run yet.
-bool APassOfTheBestComes(const std::vector<PlannedStage>& stages, int64_t step, bool due);
+bool ValidationCanStillMakeBest(const std::vector<PlannedStage>& stages, int64_t step, bool due);
 
 // Returns the error of a job with a micro-batch of one sample in `step`. `model`: what cannot train
 // with one sample, in words.

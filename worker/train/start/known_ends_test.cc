@@ -160,15 +160,16 @@ TEST(CheckBest, NeedsAPassThatComes) {
                                          .stage = 0,
                                          .passes = rules}};
   };
-  EXPECT_TRUE(APassOfTheBestComes({planned(0, 10, 10, true)}, 0, false));
-  EXPECT_FALSE(APassOfTheBestComes({planned(0, 10, 11, true)}, 0, false));
-  EXPECT_FALSE(APassOfTheBestComes({planned(0, 10, 5, false)}, 0, false));
-  EXPECT_FALSE(APassOfTheBestComes({planned(0, 10, 0, true)}, 0, false));
-  EXPECT_TRUE(APassOfTheBestComes({planned(0, 10, 4, true)}, 7, false));
-  EXPECT_FALSE(APassOfTheBestComes({planned(0, 10, 4, true)}, 8, false));
-  EXPECT_TRUE(APassOfTheBestComes({planned(0, 10, 4, true), planned(10, 14, 4, true)}, 8, false));
-  EXPECT_TRUE(APassOfTheBestComes({planned(0, 10, 4, true)}, 8, true)) << "one is due now";
-  EXPECT_FALSE(APassOfTheBestComes({planned(0, 10, 4, false)}, 8, true));
+  EXPECT_TRUE(ValidationCanStillMakeBest({planned(0, 10, 10, true)}, 0, false));
+  EXPECT_FALSE(ValidationCanStillMakeBest({planned(0, 10, 11, true)}, 0, false));
+  EXPECT_FALSE(ValidationCanStillMakeBest({planned(0, 10, 5, false)}, 0, false));
+  EXPECT_FALSE(ValidationCanStillMakeBest({planned(0, 10, 0, true)}, 0, false));
+  EXPECT_TRUE(ValidationCanStillMakeBest({planned(0, 10, 4, true)}, 7, false));
+  EXPECT_FALSE(ValidationCanStillMakeBest({planned(0, 10, 4, true)}, 8, false));
+  EXPECT_TRUE(
+      ValidationCanStillMakeBest({planned(0, 10, 4, true), planned(10, 14, 4, true)}, 8, false));
+  EXPECT_TRUE(ValidationCanStillMakeBest({planned(0, 10, 4, true)}, 8, true)) << "one is due now";
+  EXPECT_FALSE(ValidationCanStillMakeBest({planned(0, 10, 4, false)}, 8, true));
   ExportConfig best{.path = "/x", .job_name = "", .from = ExportConfig::From::kBest};
   EXPECT_TRUE(CheckBest(std::nullopt, {}, 0, false).ok());
   EXPECT_TRUE(CheckBest(best, {planned(0, 10, 4, true)}, 7, false).ok());

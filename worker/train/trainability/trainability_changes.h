@@ -81,7 +81,9 @@ class TrainabilityChanges : public TrainabilityChanger {
     models::Model* model;
     TrainedParameters* trained;
     Training* training;
-    SessionRollCall* calls;  // RollCalls::each_step, not Calls
+    // RollCalls::each_step. It is called directly, because Calls (for boundaries) also checks
+    // background saves.
+    SessionRollCall* calls;
     const SessionState* session_state;
     const SessionReports* reports;
   };
@@ -90,7 +92,8 @@ class TrainabilityChanges : public TrainabilityChanger {
   // Runs the model's step hook, right before each step. Brings the flags that the hook or other
   // model code has changed into force, or holds them back; RefreshMode decides. Returns the step's
   // plan if the ranks held another roll call. Errors: those of the model's code, with rank and
-  // step.
+  // step; those of SessionRollCall::CallNow, Training::Refresh, Strategy::AwaitParameters and
+  // ParameterStore::Gather.
   absl::StatusOr<std::optional<RollCallPlan>> BeforeStep();
 
   absl::Status CheckRules(const std::vector<TrainableRule>& rules) const override {
