@@ -49,7 +49,7 @@ template <typename Convert>
 void CopyNumbers(const Elements& array, int64_t row, float* out, Convert convert) {
   const int64_t count = array.row_elements();
   const int64_t size = ElementSize(array.type);
-  if (array.order == Order::kC) {
+  if (array.order == ElementOrder::kC) {
     const uint8_t* const begin = array.data + row * count * size;
     for (int64_t i = 0; i < count; ++i) out[i] = convert(begin + i * size);
     return;
@@ -93,7 +93,7 @@ int64_t Elements::row_elements() const {
 
 int64_t OffsetOf(const Elements& array, int64_t row, int64_t within) {
   const int64_t size = ElementSize(array.type);
-  if (array.order == Order::kC) return (row * array.row_elements() + within) * size;
+  if (array.order == ElementOrder::kC) return (row * array.row_elements() + within) * size;
   int64_t step = array.shape[0];
   for (size_t d = 1; d < array.shape.size(); ++d) step *= array.shape[d];
   int64_t at = row;
@@ -109,7 +109,7 @@ void CopyRow(const Elements& array, int64_t row, float* out) {
   if (array.type == ElementType::kFloat16) return CopyNumbers(array, row, out, FromFloat16);
   if (array.type == ElementType::kBFloat16) return CopyNumbers(array, row, out, FromBFloat16);
   if (array.type == ElementType::kFloat64) return CopyNumbers(array, row, out, FromFloat64);
-  if (array.order == Order::kFortran) return CopyNumbers(array, row, out, Load<float>);
+  if (array.order == ElementOrder::kFortran) return CopyNumbers(array, row, out, Load<float>);
   const size_t bytes = static_cast<size_t>(array.row_elements()) * sizeof(float);
   std::memcpy(out, array.data + static_cast<size_t>(row) * bytes, bytes);
 }

@@ -29,12 +29,12 @@ const char* Name(ElementType type);
 bool IsFloat(ElementType type);
 
 // kC: the last dimension changes fastest; kFortran: the first one.
-enum class Order { kC, kFortran };
+enum class ElementOrder { kC, kFortran };
 
 // An array in memory, little-endian, at any alignment.
 struct Elements {
   ElementType type = ElementType::kFloat32;
-  Order order = Order::kC;
+  ElementOrder order = ElementOrder::kC;
   std::vector<int64_t> shape;  // one dimension at least
   const uint8_t* data = nullptr;
 

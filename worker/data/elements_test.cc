@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 
 template <typename T>
 Elements Of(ElementType type, const std::vector<T>& numbers, std::vector<int64_t> shape,
-            Order order = Order::kC) {
+            ElementOrder order = ElementOrder::kC) {
   return {.type = type,
           .order = order,
           .shape = std::move(shape),
@@ -42,7 +42,7 @@ TEST(Elements, ARowOfFortranOrderIsThatOfCOrder) {
     }
   }
   const Elements a = Of(ElementType::kFloat32, c, {2, 3, 4});
-  const Elements b = Of(ElementType::kFloat32, fortran, {2, 3, 4}, Order::kFortran);
+  const Elements b = Of(ElementType::kFloat32, fortran, {2, 3, 4}, ElementOrder::kFortran);
   for (int64_t row : {0, 1}) {
     EXPECT_EQ(Row(a, row), Row(b, row));
     for (int64_t i = 0; i < 12; ++i) {
@@ -50,7 +50,7 @@ TEST(Elements, ARowOfFortranOrderIsThatOfCOrder) {
       EXPECT_EQ(NumberAt(b, OffsetOf(b, row, i)), Row(a, row)[static_cast<size_t>(i)]);
     }
   }
-  EXPECT_THAT(Row(Of(ElementType::kFloat32, c, {24}, Order::kFortran), 5), ElementsAre(11));
+  EXPECT_THAT(Row(Of(ElementType::kFloat32, c, {24}, ElementOrder::kFortran), 5), ElementsAre(11));
 }
 
 TEST(Elements, FloatsAreRoundedToTheNearest) {

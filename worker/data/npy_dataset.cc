@@ -76,7 +76,7 @@ absl::StatusOr<Array> Open(const std::string& path, const std::string& name) {
         "] takes, found ", found));
   }
   const Elements elements = {.type = *type,
-                             .order = header.fortran_order ? Order::kFortran : Order::kC,
+                             .order = header.fortran_order ? ElementOrder::kFortran : ElementOrder::kC,
                              .shape = header.shape,
                              .data = file->data() + header.data_offset};
   return Array{elements, path, name, static_cast<int64_t>(header.data_offset), file, file.get()};

@@ -46,7 +46,7 @@ void NoteCast(const Array& array, Notes* notes) {
                absl::StrCat(array.name, ": ", Name(array.type), " is read as ", Name(read)),
                array.path);
   }
-  if (array.order == Order::kFortran && array.shape.size() > 1) {
+  if (array.order == ElementOrder::kFortran && array.shape.size() > 1) {
     notes->Add(Note::Kind::kCast,
                absl::StrCat(array.name,
                             ": in Fortran order, so the numbers of a row lie far apart; "
