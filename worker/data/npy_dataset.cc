@@ -75,10 +75,11 @@ absl::StatusOr<Array> Open(const std::string& path, const std::string& name) {
         " bytes after the header, as '", header.descr, "' [", absl::StrJoin(header.shape, ", "),
         "] takes, found ", found));
   }
-  const Elements elements = {.type = *type,
-                             .order = header.fortran_order ? ElementOrder::kFortran : ElementOrder::kC,
-                             .shape = header.shape,
-                             .data = file->data() + header.data_offset};
+  const Elements elements = {
+      .type = *type,
+      .order = header.fortran_order ? ElementOrder::kFortran : ElementOrder::kC,
+      .shape = header.shape,
+      .data = file->data() + header.data_offset};
   return Array{elements, path, name, static_cast<int64_t>(header.data_offset), file, file.get()};
 }
 
