@@ -31,7 +31,7 @@ TEST(Caller, IsWrittenForPeople) {
             "operator/alice");
   EXPECT_EQ(ToString({.kind = Caller::Kind::kCertificate, .name = "a\x1b[1m"}), "a\\x1b[1m");
   EXPECT_EQ(ToString({.peer = "10.0.0.7"}), "an insecure connection from 10.0.0.7");
-  EXPECT_EQ(ToString({}), "an insecure connection");
+  EXPECT_EQ(ToString(Caller{}), "an insecure connection");
 }
 
 TEST(Caller, APeersAddressHasNoPort) {
