@@ -34,12 +34,13 @@ struct ScalarAdadelta {
   }
 };
 
-class FollowsTheFormula : public testing::TestWithParam<at::ScalarType> {};
+class AdadeltaFollowsTheFormula : public testing::TestWithParam<at::ScalarType> {};
 
-INSTANTIATE_TEST_SUITE_P(Adadelta, FollowsTheFormula, testing::Values(at::kFloat, at::kDouble),
+INSTANTIATE_TEST_SUITE_P(Adadelta, AdadeltaFollowsTheFormula,
+                         testing::Values(at::kFloat, at::kDouble),
                          [](const auto& info) { return c10::toString(info.param); });
 
-TEST_P(FollowsTheFormula, OfEachParameterWithItsOwnSettings) {
+TEST_P(AdadeltaFollowsTheFormula, OfEachParameterWithItsOwnSettings) {
   const double bound = GetParam() == at::kDouble ? 1e-14 : 1e-6;
   const AdadeltaOptions options{.rho = 0.8, .eps = 1e-3, .weight_decay = 0.1};
   const auto made = [](int64_t elements, int seed) {

@@ -38,12 +38,12 @@ struct ScalarLion {
   }
 };
 
-class FollowsTheFormula : public testing::TestWithParam<at::ScalarType> {};
+class LionFollowsTheFormula : public testing::TestWithParam<at::ScalarType> {};
 
-INSTANTIATE_TEST_SUITE_P(Lion, FollowsTheFormula, testing::Values(at::kFloat, at::kDouble),
+INSTANTIATE_TEST_SUITE_P(Lion, LionFollowsTheFormula, testing::Values(at::kFloat, at::kDouble),
                          [](const auto& info) { return c10::toString(info.param); });
 
-TEST_P(FollowsTheFormula, OfEachParameterWithItsOwnSettings) {
+TEST_P(LionFollowsTheFormula, OfEachParameterWithItsOwnSettings) {
   const double bound = GetParam() == at::kDouble ? 1e-14 : 1e-6;
   const LionOptions options{.beta1 = 0.8, .beta2 = 0.95, .weight_decay = 0.1};
   const auto made = [](int64_t elements, int seed) {
