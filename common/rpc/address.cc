@@ -115,6 +115,11 @@ absl::StatusOr<std::string> FindCoordinator(const std::string& text) {
                                                text, " (it has no file '", kAddressFile,
                                                "'); `musterd --state ", text, "` starts one"));
   }
+  if (absl::IsPermissionDenied(found.status())) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        found.status().message(), "; the state directory belongs to another user: run this as ",
+        "that user, or give an address HOST:PORT"));
+  }
   RETURN_IF_ERROR(found.status());
   ASSIGN_OR_RETURN(const Address address,
                    ParseAddress(std::string(absl::StripSuffix(*found, "\n"))));
