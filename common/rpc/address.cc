@@ -84,8 +84,10 @@ absl::StatusOr<Address> ParseAddress(const std::string& text) {
   if (colon == std::string::npos || colon == 0) return Wrong(text);
   Address address{.host = text.substr(0, colon)};
   const bool digits = text.find_first_not_of("0123456789", colon + 1) == std::string::npos;
-  if (!digits || !absl::SimpleAtoi(text.substr(colon + 1), &address.port) || address.port > 65535) {
-    return Wrong(text);
+  if (!digits || colon + 1 == text.size()) return Wrong(text);
+  if (!absl::SimpleAtoi(text.substr(colon + 1), &address.port) || address.port > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("address '", text, "': expected a port from 0 to 65535"));
   }
   const bool brackets = address.host.front() == '[' && address.host.back() == ']';
   if (brackets) address.host = address.host.substr(1, address.host.size() - 2);

@@ -107,7 +107,8 @@ FailureNote NoteForExit(const Job& job, uint32_t rank, const Exit& exit) {
       break;
     case Exit::Cause::kCode:
       note = NoteFor(job, rank, FailureKind::kExitCode,
-                     absl::StrCat("exited with code ", exit.number, " before it finished"));
+                     absl::StrCat("exited with code ", exit.number,
+                                  job.ranks[rank].attached ? " before it finished" : ""));
       break;
   }
   if (exit.why == Exit::Why::kNodeFault) note.kind = FailureKind::kNodeFault;
