@@ -71,11 +71,13 @@ int main(int argc, char** argv) {
       "is "
       "built for, \"cpu\" or \"cpu cuda\", and ends.");
   app.set_version_flag("--version", std::string("muster-worker ") + muster::Version());
-  app.add_option("--coordinator", options.coordinator, "address of musterd")->required();
-  app.add_option("--job", options.identity.job, "job id")->required();
-  app.add_option("--generation", options.identity.generation)->required();
-  app.add_option("--rank", options.identity.rank)->required();
-  app.add_option("--incarnation", options.identity.incarnation)->required();
+  app.add_option("--coordinator", options.coordinator, "The address of musterd")->required();
+  app.add_option("--job", options.identity.job, "The job's id")->required();
+  app.add_option("--generation", options.identity.generation, "The job's generation")
+      ->required();
+  app.add_option("--rank", options.identity.rank, "The rank of this process")->required();
+  app.add_option("--incarnation", options.identity.incarnation, "The random name of this process")
+      ->required();
   app.add_option("--agent-pid", agent_pid,
                  "the agent: a worker that is not its child ends at once");
   if (argc == 2 && std::string_view(argv[1]) == "--devices") {

@@ -48,9 +48,8 @@ void AddBackup(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<BackupOptions>();
   CLI::App* command = app->add_subcommand(
       "backup", "Copy the coordinator's database to a file, while the coordinator works");
-  command->add_option("file", options->file, "The file to write; an existing file is replaced")
-      ->required()
-      ->type_name("FILE");
+  command->add_option("FILE", options->file, "The file to write; an existing file is replaced")
+      ->required();
   AddCommonOptions(command, console, options.get());
   command->callback([=] { *code = Call(console, *options, Backup); });
 }

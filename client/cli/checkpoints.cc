@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -89,9 +91,22 @@ std::string ToJson(const Manifest& manifest) {
   return json.dump(2) + "\n";
 }
 
+// Returns why the checkpoint in a folder cannot be read: there is none, it is damaged, or what
+// `status` says.
+std::string Unreadable(const std::string& directory, const absl::Status& status) {
+  const std::filesystem::path file = std::filesystem::path(directory) / manifest::kFileName;
+  std::error_code error;
+  if (absl::IsNotFound(status) && !std::filesystem::exists(file, error)) {
+    return absl::StrCat(directory, " is not a checkpoint: there is no file ", file.string(),
+                        "; give a folder such as step-100-g1");
+  }
+  if (!absl::IsDataLoss(status) && !absl::IsNotFound(status)) return Message(status);
+  return absl::StrCat(directory, " is damaged: ", Message(status));
+}
+
 ExitCode Inspect(Console* console, const CommonOptions& options, const std::string& directory) {
   const auto manifest = manifest::Read(directory);
-  if (!manifest.ok()) return FailWith(console, Message(manifest.status()));
+  if (!manifest.ok()) return FailWith(console, Unreadable(directory, manifest.status()));
   console->out << (IsDocument(options.output) ? Document(ToJson(*manifest), options.output)
                                               : ToText(*manifest));
   return kDone;
@@ -99,7 +114,7 @@ ExitCode Inspect(Console* console, const CommonOptions& options, const std::stri
 
 ExitCode Verify(Console* console, const CommonOptions& options, const std::string& directory) {
   const auto manifest = manifest::Verify(directory);
-  if (!manifest.ok()) return FailWith(console, Message(manifest.status()));
+  if (!manifest.ok()) return FailWith(console, Unreadable(directory, manifest.status()));
   if (IsDocument(options.output)) {
     console->out << Document(ToJson(*manifest), options.output);
   } else {

@@ -51,8 +51,8 @@ std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& 
     if (chosen == nullptr) {
       const std::string near = NearName(word, names);
       return absl::StrCat(FullName(*group), ": there is no command '", word, "'",
-                          near.empty() ? "" : absl::StrCat("; did you mean ", near, "?"), "; `",
-                          FullName(*group), " --help` lists them");
+                          near.empty() ? ";" : absl::StrCat("; did you mean ", near, "?"), " `",
+                          FullName(*group), " --help` lists the commands");
     }
     group = chosen;
   }

@@ -134,6 +134,9 @@ TEST_F(CliTest, TheExitCodeSaysHowTheJobEnded) {
   Put("id: 'never' state: FAILED state_reason: 'no such device'");
   EXPECT_EQ(Muster({"wait", "never"}), kJobFailed);
   EXPECT_EQ(err(), "muster: job never failed: no such device\n");
+  EXPECT_EQ(Muster({"watch", "never"}), kJobFailed);
+  EXPECT_THAT(err(), HasSubstr("muster: job never failed: no such device\n"
+                               "`muster retry never` continues it, from its newest checkpoint"));
 }
 
 TEST_F(CliTest, WaitTimesOutWith101) {

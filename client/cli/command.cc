@@ -106,7 +106,7 @@ void AddAtStepOption(CLI::App* command, std::optional<uint64_t>* at_step) {
   command
       ->add_option_function<uint64_t>(
           "--at-step", [at_step](uint64_t step) { *at_step = step; },
-          "Once this many optimizer steps are done (default: after the current step)")
+          "Do it after this optimizer step of the job (default: after the current step)")
       ->check([](const std::string& text) {
         uint64_t steps = 0;
         return absl::SimpleAtoi(text, &steps)
@@ -154,9 +154,22 @@ absl::StatusOr<std::unique_ptr<client::MusterClient>> Connect(const CommonOption
   return client::MusterClient::Connect(address, options.tls);
 }
 
+namespace {
+
+// The command that helps after an error of the coordinator with this reason; empty if there is none
+// to name.
+std::string NextCommand(const std::string& reason) {
+  if (reason == "JOB_NOT_FOUND") return "; `muster list` shows the jobs";
+  if (reason == "OPERATION_NOT_FOUND") return "; `muster operations JOB` lists those of a job";
+  if (reason == "TRAINABILITY_INVALID") return "; `muster trainability JOB` shows all names";
+  return "";
+}
+
+}  // namespace
+
 ExitCode Fail(Console* console, const absl::Status& status) {
   const ExitCode code = ExitCodeOf(status);
-  console->err << "muster: " << Message(status) << "\n";
+  console->err << "muster: " << Message(status) << NextCommand(ErrorReason(status)) << "\n";
   if (code == kUnreachable && ErrorReason(status).empty()) {
     console->err
         << "Is musterd running there? Start one with `musterd`, or name another with --address.\n";

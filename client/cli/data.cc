@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/api/cancellation.h"
 #include "client/cli/command.h"
@@ -75,7 +76,12 @@ void AddPack(CLI::App* group, Console* console, ExitCode* code) {
                    "bytes: every byte is a token, 0 to 255. Or a tokenizer.json of Hugging Face, "
                    "for texts in UTF-8; this needs Python with the packages muster and tokenizers")
       ->required()
-      ->check(CLI::IsMember({kBytes}) | CLI::ExistingFile)
+      ->check([](const std::string& text) {
+        return text == kBytes || CLI::ExistingFile(text).empty()
+                   ? std::string()
+                   : absl::StrCat("there is no file '", text,
+                                  "'; expected bytes, or the path of a tokenizer.json");
+      })
       ->type_name("bytes|FILE");
   command
       ->add_option("--separator", options->tokenizer.separator,

@@ -10,6 +10,7 @@
 #include "client/cli/terminal/escaped_stream.h"
 #include "client/cli/terminal/interrupts.h"
 #include "client/cli/terminal/job_text.h"
+#include "common/rpc/error.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
 
@@ -131,7 +132,10 @@ ExitCode Download(Console* console, client::MusterClient& client, const CommonOp
   Receiving receiving(console, client, options, operation, file->get());
   const absl::Status received = receiving.Receive();
   if (!received.ok()) {
-    const bool gone = absl::IsNotFound(received) && !receiving.disk_failed();
+    const std::string reason = ErrorReason(received);
+    // The cluster has no such file, or not any more.
+    const bool gone = (absl::IsNotFound(received) && !receiving.disk_failed()) ||
+                      reason == "NO_DOWNLOAD" || reason == "OPERATION_FAILED";
     // A part that cannot be continued is removed.
     if (receiving.disk_failed() || gone || absl::IsDataLoss(received) ||
         absl::IsFailedPrecondition(received)) {

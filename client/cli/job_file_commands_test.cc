@@ -32,7 +32,7 @@ TEST_F(CliTest, SubmitTellsTheCoordinatorsWarnings) {
   service_.ValidateAnswers(response);
   EXPECT_EQ(Muster({"submit", folder_.Path("job.yaml")}), kDone);
   EXPECT_EQ(out(), "tiny-1\n");
-  EXPECT_THAT(err(), HasSubstr("warning: needs 4 slots; 2 are offered\n"));
+  EXPECT_THAT(err(), HasSubstr("warning: tiny-1 needs 4 slots; 2 are offered\n"));
 }
 
 TEST_F(CliTest, ATakenIdIs1) {

@@ -147,9 +147,10 @@ absl::StatusOr<std::vector<PackedFile>> Pack(const PackOptions& options,
     first = static_cast<uint64_t>(std::floor(static_cast<double>(total) * *options.split));
   }
   if (first == 0 || (writers.size() == 2 && first == total)) {
-    return absl::InvalidArgumentError(absl::StrCat("the inputs have ", total,
-                                                   " bytes: too few for ", writers.size(),
-                                                   writers.size() == 1 ? " file" : " files"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the inputs have ", total, " bytes together, which leaves ",
+                     writers.size() == 1 ? "the token file" : "one of the two token files",
+                     " without a token"));
   }
   for (const auto& writer : writers) RETURN_IF_ERROR(writer->Open());
   uint64_t done = 0;
@@ -197,9 +198,9 @@ std::vector<std::string> Command(const PackOptions& options, const TokenizerOpti
 
 absl::Status NoPackage(const std::string& python, const std::string& found) {
   return absl::FailedPreconditionError(absl::StrCat(
-      "--tokenizer FILE needs Python with the package of Muster, whose wheel you install "
-      "(docs/how-to/install.md), and with `tokenizers` (`pip install tokenizers`); ",
-      python, ": ", found, "; MUSTER_PYTHON names another Python"));
+      "--tokenizer FILE needs a Python with two packages: `muster` (install its wheel, "
+      "docs/how-to/install.md) and `tokenizers` (`pip install tokenizers`); ",
+      python, " cannot be used: ", found, "; set MUSTER_PYTHON to the path of another Python"));
 }
 
 struct Ended {

@@ -165,7 +165,7 @@ class Run {
     }
     if (coordinator_ == nullptr) {
       for (const std::string& warning : job->warnings()) {
-        console_->err << "warning: " << warning << std::endl;
+        console_->err << "warning: " << job->id() << " " << warning << std::endl;
       }
     }
     v1::Job seen = *job;

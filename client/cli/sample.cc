@@ -115,7 +115,7 @@ void AddSample(CLI::App* app, Console* console, ExitCode* code) {
       ->add_option("--top-k", options->top_k,
                    "Draw only the K most likely tokens; only with --temperature")
       ->type_name("K");
-  command->add_option("--seed", options->seed, "Of what is drawn; the default is 0")
+  command->add_option("--seed", options->seed, "The seed of the random draws; the default is 0")
       ->type_name("S");
   options->wait = true;
   command->add_flag_callback(

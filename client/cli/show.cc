@@ -108,7 +108,7 @@ absl::StatusOr<ExitCode> Ranks(Console* console, client::MusterClient& client,
 
 void AddList(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<ListCommandOptions>();
-  CLI::App* command = app->add_subcommand("list", "Jobs, newest first");
+  CLI::App* command = app->add_subcommand("list", "List the jobs, newest first");
   command
       ->add_option_function<std::vector<std::string>>(
           "--state",

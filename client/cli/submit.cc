@@ -37,7 +37,9 @@ ExitCode Submit(Console* console, const SubmitOptions& options) {
   const auto job =
       (*client)->Submit(file->spec, options.id, {.retry_for = options.retry_for}, options.Path());
   if (!job.ok()) return FailSubmission(console, job.status(), *file);
-  for (const std::string& warning : job->warnings()) console->err << "warning: " << warning << "\n";
+  for (const std::string& warning : job->warnings()) {
+    console->err << "warning: " << job->id() << " " << warning << "\n";
+  }
   if (!options.wait) {
     if (IsDocument(options.output)) {
       console->out << Document(*job, options.output);
@@ -73,7 +75,7 @@ absl::StatusOr<ExitCode> Stop(Console* console, client::MusterClient& client,
   } else {
     console->out << "job " << job.id() << " " << StateName(job.state());
     if (options.at_step.has_value()) {
-      console->out << ", stops once " << *options.at_step << " steps are done";
+      console->out << ", stops after step " << *options.at_step;
     }
     console->out << "\n";
   }

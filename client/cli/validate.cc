@@ -99,7 +99,9 @@ ExitCode Validate(Console* console, const ValidateOptions& options) {
 void AddValidate(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<ValidateOptions>();
   CLI::App* command = app->add_subcommand(
-      "validate", "Report everything that is wrong with a job file; needs no coordinator");
+      "validate",
+      "Report everything that is wrong with a job file; needs no coordinator, but asks the one of "
+      "--address or $MUSTER_ADDRESS");
   AddJobFileOptions(command, options.get());
   AddCommonOptions(command, console, options.get());
   command->callback([=] { *code = Validate(console, *options); });

@@ -36,7 +36,12 @@ absl::StatusOr<ExitCode> Watch(Console* console, client::MusterClient& client,
   console->out << progress.Interrupt() << std::flush;
   RETURN_IF_ERROR(status);
   if (last.state() == v1::Job::FAILED) {
-    console->err << "muster: job " << options.job << " failed: " << FailureText(last) << std::flush;
+    const std::string failure = FailureText(last);
+    console->err << "muster: job " << options.job
+                 << " failed: " << (failure.empty() ? last.state_reason() + "\n" : failure)
+                 << "`muster retry " << options.job
+                 << "` continues it, from its newest checkpoint if it has one\n"
+                 << std::flush;
   }
   // The watch ended because stdout cannot be written, which RunCommandLine reports.
   if (!client::HasEnded(last.state())) return kDone;

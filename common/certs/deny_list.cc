@@ -24,6 +24,7 @@ namespace {
 
 constexpr off_t kMaxBytes = 16 << 20;
 constexpr size_t kShown = 3;
+constexpr char kRevokedList[] = "list of revoked certificates";
 
 // FAILED_PRECONDITION, with the serial numbers that were revoked before and are not in the file.
 absl::Status Gone(const std::set<std::string>& before, const std::set<std::string>& now) {
@@ -104,14 +105,16 @@ bool DenyList::Has(const std::string& serial) const {
 absl::StatusOr<DenyList::Version> DenyList::Look() const {
   struct stat status = {};
   if (stat(path_.c_str(), &status) != 0) {
-    return Annotate(files::ErrnoStatus(errno, "read", path_), "deny list");
+    return Annotate(files::ErrnoStatus(errno, "read", path_), "--tls-revoked");
   }
   if (!S_ISREG(status.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat("deny list ", path_, " is not a regular file"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(kRevokedList, " ", path_, " is not a regular file"));
   }
   if (status.st_size > kMaxBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("deny list ", path_, " has ", status.st_size,
-                                                   " bytes; allowed are ", kMaxBytes));
+    return absl::InvalidArgumentError(absl::StrCat(kRevokedList, " ", path_, " has ",
+                                                   status.st_size, " bytes; allowed are ",
+                                                   kMaxBytes));
   }
   return Version{status.st_dev, status.st_ino, status.st_size, status.st_mtim};
 }
@@ -120,14 +123,14 @@ absl::Status DenyList::Refresh() const {
   ASSIGN_OR_RETURN(const Version version, Look());
   if (version == version_) return problem_;
   const auto text = files::ReadFile(path_);
-  if (!text.ok()) return Annotate(text.status(), "deny list");
+  if (!text.ok()) return Annotate(text.status(), kRevokedList);
   ParsedDenyList parsed = ParseDenyList(*text);
   // The version before the read: the next look notices a change during the read.
   version_ = version;
   absl::Status problem = Gone(serials_, parsed.serials);
   if (problem.ok()) problem = parsed.problem;
   serials_.merge(parsed.serials);
-  problem_ = Annotate(problem, absl::StrCat("deny list ", path_));
+  problem_ = Annotate(problem, absl::StrCat(kRevokedList, " ", path_));
   return problem_;
 }
 
@@ -140,7 +143,7 @@ absl::Status AddToDenyList(const std::string& path, const std::set<std::string>&
   }
   RETURN_IF_ERROR(text.status());
   const ParsedDenyList before = ParseDenyList(*text);
-  RETURN_IF_ERROR(Annotate(before.problem, absl::StrCat("deny list ", path)));
+  RETURN_IF_ERROR(Annotate(before.problem, absl::StrCat(kRevokedList, " ", path)));
   std::string added = *text;
   if (!added.empty() && added.back() != '\n') added += '\n';
   for (const std::string& serial : serials) {

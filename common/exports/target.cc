@@ -111,10 +111,8 @@ absl::Status CheckTarget(const std::string& path, const std::string& job_name, b
   const auto writer = WriterOf(path);
   if (!writer.ok() && !absl::IsDataLoss(writer.status())) return writer.status();
   if (!writer.ok()) {
-    // The reason repeats the path, and is last, so that a caller may cut it.
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, " exists, and is not an export of the job '", job_name, "'; ", kWhatToDo,
-                     " (", writer.status().message(), ")"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        path, " exists, and is not an export of the job '", job_name, "'; ", kWhatToDo));
   }
   if (*writer == job_name) return absl::OkStatus();
   if (writer->empty()) {

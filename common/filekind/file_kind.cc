@@ -191,7 +191,7 @@ string_view PointedSize(string_view pointer) {
 
 std::string Shown(string_view text) {
   constexpr size_t kShown = 40;
-  std::string shown(text.substr(0, kShown));
+  std::string shown(absl::StripLeadingAsciiWhitespace(text).substr(0, kShown));
   shown = shown.substr(0, shown.find_first_of("\r\n"));
   return shown.substr(0, ValidUtf8Prefix(shown));
 }

@@ -100,6 +100,8 @@ TEST(FileKind, AMismatchSaysWhatItIsAndWhatToDo) {
   }
   EXPECT_THAT(Text(Mismatch("Entry not found\nx", Wanted::kSafetensorsRows)),
               HasSubstr("found text that begins with 'Entry not found': "));
+  EXPECT_THAT(Text(Mismatch("\n\n  Entry not found\nx", Wanted::kSafetensorsRows)),
+              HasSubstr("found text that begins with 'Entry not found': "));
   EXPECT_THAT(Text(Mismatch(LlmcHeader(20240520), Wanted::kTokens)),
               HasSubstr("llm.c, which begins with a header of 1024 bytes: 'tail -c +1025 FILE"));
   EXPECT_THAT(Text(Mismatch("\x80\x02}q", Wanted::kNpy)), HasSubstr("found a Python pickle"));

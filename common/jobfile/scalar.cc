@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "common/jobfile/near_name.h"
 #include "common/jobspec/fields.h"
+#include "common/jobspec/rules.h"
 #include "common/utf8/utf8.h"
 
 namespace muster::jobfile {
@@ -179,6 +180,10 @@ std::string Found(const YAML::Node& node) {
 }
 
 std::string Expected(const FieldDescriptor& field) {
+  const std::string range = jobspec::AllowedNumbers(jobspec::RuleOf(field));
+  if (!range.empty() && field.cpp_type() != FieldDescriptor::CPPTYPE_DOUBLE) {
+    return absl::StrCat("a whole number, ", range);
+  }
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_INT32:
       return "a whole number from -2147483648 to 2147483647";

@@ -84,8 +84,10 @@ absl::StatusOr<Address> ParseAddress(const std::string& text) {
   if (colon == std::string::npos || colon == 0) return Wrong(text);
   Address address{.host = text.substr(0, colon)};
   const bool digits = text.find_first_not_of("0123456789", colon + 1) == std::string::npos;
-  if (!digits || !absl::SimpleAtoi(text.substr(colon + 1), &address.port) || address.port > 65535) {
-    return Wrong(text);
+  if (!digits || colon + 1 == text.size()) return Wrong(text);
+  if (!absl::SimpleAtoi(text.substr(colon + 1), &address.port) || address.port > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("address '", text, "': expected a port from 0 to 65535"));
   }
   const bool brackets = address.host.front() == '[' && address.host.back() == ']';
   if (brackets) address.host = address.host.substr(1, address.host.size() - 2);
@@ -114,6 +116,11 @@ absl::StatusOr<std::string> FindCoordinator(const std::string& text) {
     return absl::UnavailableError(absl::StrCat("no coordinator has run with the state directory ",
                                                text, " (it has no file '", kAddressFile,
                                                "'); `musterd --state ", text, "` starts one"));
+  }
+  if (absl::IsPermissionDenied(found.status())) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        found.status().message(), "; the state directory belongs to another user: run this as ",
+        "that user, or give an address HOST:PORT"));
   }
   RETURN_IF_ERROR(found.status());
   ASSIGN_OR_RETURN(const Address address,

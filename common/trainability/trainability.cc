@@ -72,7 +72,7 @@ absl::Status Trainability::Check(const std::vector<TrainableRule>& rules) const 
     // A hidden problem gets no similar name, because the search takes long.
     const bool shown = problems.count() < Problems::kShown;
     const std::string near = shown ? jobfile::NearPattern(rule.pattern, names) : "";
-    problems.Add(absl::StrCat("no parameter is named as '", rule.pattern, "'",
+    problems.Add(absl::StrCat("no parameter has a name that matches '", rule.pattern, "'",
                               near.empty() ? "" : absl::StrCat("; did you mean '", near, "'?")));
   }
   if (problems.count() == 0) return absl::OkStatus();

@@ -71,10 +71,11 @@ TEST(Trainability, PatternsThatFitNothingAreNamedWithNearOnesAndNothingChanges) 
   Trainability trainability = Make();
   const absl::Status status =
       trainability.Add({{true, "*"}, {true, "h.2.*"}, {true, "table"}, {true, "nothing"}});
-  EXPECT_EQ(status, absl::InvalidArgumentError("no parameter is named as 'h.2.*'; did you mean "
-                                               "'h.0.*'?; 'table' fits only parameters that "
-                                               "are neither float32 nor float64, which are not "
-                                               "trained; no parameter is named as 'nothing'"));
+  EXPECT_EQ(status, absl::InvalidArgumentError("no parameter has a name that matches 'h.2.*'; did "
+                                               "you mean 'h.0.*'?; 'table' fits only parameters "
+                                               "that are neither float32 nor float64, which are "
+                                               "not trained; no parameter has a name that matches "
+                                               "'nothing'"));
   EXPECT_EQ(trainability.version(), 1);
   EXPECT_EQ(Text(trainability.mask()), "1111100");
 }

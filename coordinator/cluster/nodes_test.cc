@@ -430,7 +430,8 @@ TEST(Cluster, ANodeOnWhichAJobKeepsFailingIsShownAndTakenLast) {
   }
   EXPECT_EQ(world.cluster().overview().View("a").what, NodeView::kOpen) << "it may be the job";
   const std::string why =
-      "3 failures within 10m; the last one: job 'job' generation 3 rank 0: killed by signal 9";
+      "3 failures within 10m; the last one: job 'job' generation 3 rank 0: killed by signal 9 "
+      "(SIGKILL; perhaps the memory was used up)";
   EXPECT_EQ(world.cluster().overview().View("a").reason, why);
   const jobs::JobEvent& event = world.job("job").events.back();
   EXPECT_EQ(event.reason, "NODE_DOUBTED");

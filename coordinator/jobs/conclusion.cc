@@ -208,8 +208,8 @@ void ConcludeGeneration(Job* job, absl::Time now) {
   if (failure->root.permanent) return FailForGood(job, failure->root, now);
   if (job->restarts_used >= job->plan.max_restarts) {
     return Conclude(job, Outcome::kFailed,
-                    absl::StrCat(cause, "; restarted ", job->restarts_used, " of ",
-                                 job->plan.max_restarts, " times allowed"),
+                    absl::StrCat(cause, "; no restart is left (restart.max_restarts: ",
+                                 job->plan.max_restarts, ")"),
                     now);
   }
   // The failure may be at a later step than the last step that rank 0 reported.

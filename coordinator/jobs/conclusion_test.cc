@@ -164,7 +164,8 @@ TEST(Life, RestartsAreCounted) {
   EXPECT_EQ(job.state(), State::kFailed);
   EXPECT_EQ(job.restarts, 2);
   EXPECT_EQ(job.state_reason,
-            "rank 0 on node 'n0': killed by signal 11; restarted 2 of 2 times allowed");
+            "rank 0 on node 'n0': killed by signal 11 (SIGSEGV); no restart is left "
+            "(restart.max_restarts: 2)");
 }
 
 TEST(Life, AnInterruptionIsNoRestart) {

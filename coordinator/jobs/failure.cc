@@ -1,6 +1,7 @@
 #include "coordinator/jobs/failure.h"
 
 #include <signal.h>
+#include <string.h>
 
 #include <algorithm>
 #include <utility>
@@ -81,11 +82,24 @@ std::string Describe(const FailureNote& note) {
   return absl::StrCat("rank ", note.rank, " on node '", note.node, "': ", note.reason);
 }
 
+namespace {
+
+// Returns "killed by signal 11 (SIGSEGV)". For SIGKILL also the usual cause.
+std::string KilledBy(int signal) {
+  const char* name = sigabbrev_np(signal);
+  const std::string number = absl::StrCat("killed by signal ", signal);
+  if (name == nullptr) return number;
+  return absl::StrCat(number, " (SIG", name,
+                      signal == SIGKILL ? "; perhaps the memory was used up)" : ")");
+}
+
+}  // namespace
+
 FailureNote NoteForExit(const Job& job, uint32_t rank, const Exit& exit) {
   FailureNote note;
   switch (exit.cause) {
     case Exit::Cause::kSignal:
-      note = NoteFor(job, rank, FailureKind::kLost, absl::StrCat("killed by signal ", exit.number));
+      note = NoteFor(job, rank, FailureKind::kLost, KilledBy(exit.number));
       break;
     case Exit::Cause::kStartError:
       note = NoteFor(job, rank, FailureKind::kNodeFault,
@@ -93,7 +107,8 @@ FailureNote NoteForExit(const Job& job, uint32_t rank, const Exit& exit) {
       break;
     case Exit::Cause::kCode:
       note = NoteFor(job, rank, FailureKind::kExitCode,
-                     absl::StrCat("exited with code ", exit.number, " before it finished"));
+                     absl::StrCat("exited with code ", exit.number,
+                                  job.ranks[rank].attached ? " before it finished" : ""));
       break;
   }
   if (exit.why == Exit::Why::kNodeFault) note.kind = FailureKind::kNodeFault;

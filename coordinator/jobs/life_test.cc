@@ -85,7 +85,8 @@ TEST(Life, TheCauseMayBecomeKnownAfterWhatFollowedFromIt) {
   OnExit(&job, 1, Signal(9), kTimeouts, At(1.5));
   OnExit(&job, 0, Code(1), kTimeouts, At(3));
   EXPECT_EQ(RootCause(job.failures)->root.rank, 1);
-  EXPECT_EQ(RootCause(job.failures)->root.reason, "killed by signal 9");
+  EXPECT_EQ(RootCause(job.failures)->root.reason,
+            "killed by signal 9 (SIGKILL; perhaps the memory was used up)");
 }
 
 TEST(Life, WhatEndsAsToldIsNoCause) {

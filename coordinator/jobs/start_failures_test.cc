@@ -27,8 +27,8 @@ TEST(StartFailures, ThreeInARowAreInVain) {
   EXPECT_EQ(job.state(), State::kFailed);
   EXPECT_EQ(job.reason_code, "WORKER_DID_NOT_START");
   EXPECT_THAT(job.state_reason,
-              testing::HasSubstr("killed by signal 9, before it attached to the coordinator; its "
-                                 "workers did not start 3 times in a row"));
+              testing::HasSubstr("used up), before it attached to the coordinator; its workers did "
+                                 "not start 3 times in a row"));
   EXPECT_EQ(job.restarts, 0);
   OnNextAttempt(&job, At(2));
   EXPECT_FALSE(HasStartedInVain(job)) << "a retry has all starts again";

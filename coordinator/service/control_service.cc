@@ -97,9 +97,8 @@ absl::Status CheckStage(const std::string& stage) {
   return Refuse(
       absl::StatusCode::kInvalidArgument, "STAGE_INVALID",
       absl::StrCat("stage is '", stage,
-                   "'; expected validate or test: a fit would change what the job's other stages "
-                   "train, and a predict writes a file that its job must own, so both belong "
-                   "into the `stages` of a job file"),
+                   "'; expected validate or test; fit and predict belong into the `stages` of a "
+                   "job file, because they train or write a file"),
       {{"field", "stage"}});
 }
 

@@ -35,7 +35,7 @@ TEST_F(RecoveryTest, AKilledWorkerIsTheCauseAndTheJobRestartsFromItsCheckpoint) 
   ASSERT_TRUE(agent.Exit(pair.id1, 0, 9));
   job = Get("a");
   EXPECT_EQ(job.failure().rank(), 1);
-  EXPECT_EQ(job.failure().reason(), "killed by signal 9");
+  EXPECT_EQ(job.failure().reason(), "killed by signal 9 (SIGKILL; perhaps the memory was used up)");
   EXPECT_EQ(job.failure().node(), "n1");
   EXPECT_EQ(job.failure().log_tail(), "last words");
   ASSERT_EQ(job.failure().consequences_size(), 1);

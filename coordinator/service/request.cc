@@ -88,7 +88,9 @@ absl::StatusOr<AskedPage> PageOf(const std::string& token, int size, uint64_t fi
   AskedPage page{.token = first, .size = size == 0 ? kDefaultPage : size};
   if (!token.empty() && !absl::SimpleAtoi(token, &page.token)) {
     return Refuse(absl::StatusCode::kInvalidArgument, "PAGE_TOKEN_INVALID",
-                  absl::StrCat("page_token '", token, "' is not one of this server's"),
+                  absl::StrCat("page_token '", token,
+                               "' does not come from this coordinator; leave it out to begin with "
+                               "the first page"),
                   {{"field", "page_token"}});
   }
   if (size >= 0 && size <= kLimits.page_size) return page;

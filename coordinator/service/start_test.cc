@@ -80,7 +80,9 @@ TEST_F(StartTest, AJobIsReplacedByTheDirectoryOfItsCheckpoint) {
 
 TEST_F(StartTest, ACheckpointThatIsNotThereIsRefused) {
   EXPECT_EQ(Problem("a@3"), "found a@3, but the checkpoints of job 'a' are of steps 2, 4");
-  EXPECT_EQ(Problem("b"), "found b, but there is no job 'b'");
+  EXPECT_EQ(Problem("b"),
+            "found b, but there is no job 'b'; to name the directory of a checkpoint, write it "
+            "with a '/', such as ./b");
   v1::Job job;
   ASSERT_TRUE(Submit(Spec(), "c", &job).ok());
   EXPECT_EQ(Problem("c"), "found c, but job 'c' has no checkpoint");

@@ -194,7 +194,12 @@ v1::SpecProblems ResolveStart(const cluster::Cluster& cluster, v1::JobSpec* spec
     return problems;
   };
   const jobs::Job* job = cluster.Find(named->job);
-  if (job == nullptr) return refuse(absl::StrCat("there is no job '", named->job, "'"));
+  if (job == nullptr) {
+    return refuse(absl::StrCat("there is no job '", named->job,
+                               "'; to name the directory of a checkpoint, write it with a '/', "
+                               "such as ./",
+                               named->job));
+  }
   std::string steps;
   const jobs::Checkpoint* chosen = nullptr;
   for (const jobs::Checkpoint& one : job->checkpoints) {

@@ -89,7 +89,7 @@ def test_where_no_worker_starts_the_job_fails_and_says_why(cluster):
         3,
     ), job
     assert (
-        "exited with code 7 before it finished, before it attached to the coordinator"
+        "exited with code 7, before it attached to the coordinator"
         in job["state_reason"]
     ), job
 

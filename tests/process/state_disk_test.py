@@ -92,7 +92,7 @@ def test_a_full_disk_disturbs_no_training(muster, disk):
     client = api.Jobs(muster.address)
     harness.eventually(lambda: client.nodes().nodes, "its agent is attached")
     ended = muster.cli("submit", write(muster, "other.yaml", world_size=9999), "--id", "other")
-    assert "warning: needs 9999 slots; 2 are offered" in ended.err
+    assert " needs 9999 slots; 2 are offered; it waits until nodes offer more" in ended.err
     muster.cli("stop", "other")
     next(entry for entry in client.metrics("job", follow=True) if entry.step >= 20)
 

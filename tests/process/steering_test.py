@@ -141,7 +141,7 @@ def test_what_is_asked_of_a_job(cluster):
 
     refused = muster.cli("freeze", "job", "transfomer.h.0.*", expect=2)
     assert (
-        "no parameter is named as 'transfomer.h.0.*'; did you mean 'transformer.h.0.*'?"
+        "no parameter has a name that matches 'transfomer.h.0.*'; did you mean 'transformer.h.0.*'?"
         in refused.err
     )
     plan = muster.cli("freeze", "job", FREEZE, "--dry-run", "-o", "json").json()["result"][

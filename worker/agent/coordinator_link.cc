@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
 #include "absl/synchronization/mutex.h"
 #include "common/rpc/error.h"
 #include "common/rpc/rpc.h"
@@ -195,8 +196,14 @@ void CoordinatorLink::PlanNext(const absl::Status& why, absl::Duration lease) {
   if (absl::IsPermissionDenied(why) || absl::IsUnauthenticated(why)) NewChannel(lease);
   probe_.Begin(lease / kAttemptsPerLease);
   if (!std::exchange(away_, true)) {
-    spdlog::warn("no connection to the coordinator at {} ({}); trying again", options_.coordinator,
-                 why.ok() ? "it closed the stream" : Message(why));
+    // A failed TLS handshake looks like any broken connection.
+    const bool tcp = !absl::StartsWith(options_.coordinator, "unix:");
+    spdlog::warn("no connection to the coordinator at {} ({}); trying again{}",
+                 options_.coordinator, why.ok() ? "it closed the stream" : Message(why),
+                 tcp && absl::IsUnavailable(why)
+                     ? "; does musterd run there, and if its port needs certificates: are "
+                       "--tls-certificate, --tls-key and --tls-ca given and of its CA?"
+                     : "");
   }
   // The pauses are random, because all agents of a cluster lose their coordinator at the same
   // moment.

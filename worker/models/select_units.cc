@@ -46,7 +46,7 @@ class Selection {
     std::string units = absl::StrJoin(names_.begin(), names_.begin() + shown, ", ");
     if (names_.size() > shown) absl::StrAppend(&units, " and ", names_.size() - shown, " more");
     return absl::InvalidArgumentError(absl::StrCat(
-        "no unit with parameters is named as ", absl::StrJoin(unfit, ", "),
+        "no unit with parameters has a name that matches ", absl::StrJoin(unfit, ", "),
         units.empty() ? "; the model has no such units" : absl::StrCat("; units: ", units)));
   }
 

@@ -61,7 +61,8 @@ TEST(SelectUnits, PatternsMayNameUnitsWithinEachOtherInForwardOrder) {
 TEST(SelectUnits, PatternsThatFitNoUnitWithParametersAreNamed) {
   const auto tree = Tree();
   EXPECT_EQ(SelectUnits(*tree, {"h.*", "act.*", "hed"}).status(),
-            absl::InvalidArgumentError("no unit with parameters is named as 'act.*', 'hed'; units: "
+            absl::InvalidArgumentError("no unit with parameters has a name that matches "
+                                       "'act.*', 'hed'; units: "
                                        "wte, h, h.0 and 6 more"));
 }
 

@@ -1,8 +1,5 @@
 #include "client/cli/terminal/operation_text.h"
 
-#include <google/protobuf/descriptor.h>
-#include <google/protobuf/text_format.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -61,23 +58,6 @@ std::string PlanText(const v1::TrainabilityPlan& plan) {
                       HumanBytes(before), ")");
 }
 
-// The values of a result that need no sentence: "samples 16, first_epoch 0, ...". The step is shown
-// before them.
-std::string ValuesOf(const v1::OperationResult& result) {
-  const auto* kinds = v1::OperationResult::descriptor()->FindOneofByName("kind");
-  const auto* kind = result.GetReflection()->GetOneofFieldDescriptor(result, kinds);
-  const auto& message = result.GetReflection()->GetMessage(result, kind);
-  std::vector<std::string> values;
-  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
-    const auto* field = message.GetDescriptor()->field(i);
-    if (field->is_repeated() || field->name() == "step") continue;
-    std::string value;
-    google::protobuf::TextFormat::PrintFieldValueToString(message, field, -1, &value);
-    values.push_back(absl::StrCat(field->name(), " ", value));
-  }
-  return absl::StrJoin(values, ", ");
-}
-
 std::string ResultText(const v1::OperationResult& result) {
   switch (result.kind_case()) {
     case v1::OperationResult::kCheckpoint:
@@ -116,11 +96,16 @@ std::string ResultText(const v1::OperationResult& result) {
       return absl::StrCat(": ", StageText(result.stage()));
     case v1::OperationResult::kSample:
       return absl::StrCat(": ", SampleText(result.sample()));
+    case v1::OperationResult::kSkippedData: {
+      const auto& skipped = result.skipped_data();
+      return absl::StrCat(": ", skipped.samples(), " samples, from sample ", skipped.first(),
+                          " of epoch ", skipped.first_epoch(), " to sample ", skipped.last(),
+                          " of epoch ", skipped.last_epoch());
+    }
     case v1::OperationResult::KIND_NOT_SET:
       return "";
-    default:
-      return absl::StrCat(": ", ValuesOf(result));
   }
+  return "";
 }
 
 // " after step 7"; empty if the operation did not take effect at a step.

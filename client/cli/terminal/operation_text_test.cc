@@ -36,8 +36,8 @@ TEST(OperationLine, OfSamplesThatWereLeftOutItSaysWhich) {
   EXPECT_EQ(Line(R"(name: 'a/1' kind: SKIP_DATA done: true applied_at_step: 7
                     result { skipped_data { step: 7 samples: 16 first: 28 last_epoch: 1
                                             last: 3 } })"),
-            "operation a/1: skip_data: done after step 7: samples 16, first_epoch 0, first 28, "
-            "last_epoch 1, last 3");
+            "operation a/1: skip_data: done after step 7: 16 samples, from sample 28 of epoch "
+            "0 to sample 3 of epoch 1");
 }
 
 TEST(OperationLine, ASampleIsShownInOneLine) {

@@ -46,9 +46,9 @@ absl::Status CheckStart(const jobs::Job& job, const CommandRequest& request) {
     return invalid(absl::StrCat("from: expected an absolute path, found '", request.from, "'"));
   }
   if (!job.live()) return absl::OkStatus();
-  return invalid(
-      absl::StrCat("job '", job.id, "' is ", jobs::Name(job.state()),
-                   ": from and from_scratch are for a job without processes; stop it first"));
+  return invalid(absl::StrCat("job '", job.id, "' is ", jobs::Name(job.state()),
+                              ", and its processes run; stop it first: only then `from` or "
+                              "`from_scratch` can choose another start"));
 }
 
 // OK if each known worker of the job has this protocol or a newer protocol. Workers with a broken
@@ -238,12 +238,15 @@ absl::StatusOr<uint64_t> Cancel(HandlerContext& context, const CommandRequest& r
     return Refuse(absl::StatusCode::kFailedPrecondition, reason,
                   absl::StrCat("operation '", name, "' ", why), {{"operation", name}});
   };
-  if (command->outcome.has_value()) return too_late("OPERATION_DONE", "is done");
+  if (command->outcome.has_value()) {
+    return too_late("OPERATION_DONE", "is done already, and cannot be cancelled");
+  }
   const v1::CommandRule& rule = commands::RuleOf(command->kind);
   if (command->applied_step.has_value() &&
       rule.cancellable() != v1::CommandRule::UNTIL_IT_IS_DONE) {
     return too_late("OPERATION_APPLIED",
-                    absl::StrCat("took effect after step ", *command->applied_step));
+                    absl::StrCat("took effect after step ", *command->applied_step,
+                                 ", and cannot be cancelled any more"));
   }
   if (rule.cancellable() == v1::CommandRule::NEVER ||
       (command->kind == v1::Operation::STOP && !command->at_step.has_value())) {

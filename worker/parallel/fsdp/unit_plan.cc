@@ -30,7 +30,7 @@ absl::StatusOr<std::vector<bool>> Matches(const std::vector<models::Parameter>& 
   }
   if (unfit.empty()) return matches;
   return absl::InvalidArgumentError(
-      absl::StrCat("replicate: no parameter is named as ", absl::StrJoin(unfit, ", ")));
+      absl::StrCat("replicate: no parameter has a name that matches ", absl::StrJoin(unfit, ", ")));
 }
 
 }  // namespace

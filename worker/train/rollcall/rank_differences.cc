@@ -71,10 +71,13 @@ absl::Status WithOrigin(const absl::Status& error, const std::string& here, int6
                    checkpoint::GatherTexts(*communicator, here, "origin of a loss", step));
   std::erase(origins, std::string());
   if (origins.empty()) return error;
+  const size_t others = origins.size() - 1;
   const std::string more =
-      origins.size() > 1 ? absl::StrCat(" and of ", origins.size() - 1, " more ranks") : "";
-  return absl::Status(error.code(),
-                      absl::StrCat(error.message(), "; the loss is that of ", origins[0], more));
+      others > 0 ? absl::StrCat(", and by ", others, others == 1 ? " more rank" : " more ranks")
+                 : "";
+  return absl::Status(
+      error.code(),
+      absl::StrCat(error.message(), "; the loss was computed by ", origins[0], more));
 }
 
 }  // namespace muster::train

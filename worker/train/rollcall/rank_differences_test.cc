@@ -101,9 +101,9 @@ TEST(RankDifferences, TheOriginOfALossIsToldToAllRanks) {
   };
   EXPECT_EQ(tell({"", "", ""}), "the loss is not finite");
   EXPECT_EQ(tell({"", "rank 1, sample 8", ""}),
-            "the loss is not finite; the loss is that of rank 1, sample 8");
+            "the loss is not finite; the loss was computed by rank 1, sample 8");
   EXPECT_EQ(tell({"rank 0", "rank 1", "rank 2"}),
-            "the loss is not finite; the loss is that of rank 0 and of 2 more ranks");
+            "the loss is not finite; the loss was computed by rank 0, and by 2 more ranks");
 }
 
 }  // namespace

@@ -238,7 +238,8 @@ TEST(SessionRollCall, ALossThatIsNotFiniteIsToldWithItsOrigin) {
              absl::Status status = rank.Step(number == 1 ? std::nan("") : 1).status();
              if (status.ok()) status = rank.calls.CallNow().status();
              EXPECT_TRUE(absl::IsOutOfRange(status)) << status;
-             EXPECT_THAT(std::string(status.message()), HasSubstr("the loss is that of sample 8"));
+             EXPECT_THAT(std::string(status.message()),
+                         HasSubstr("the loss was computed by sample 8"));
            });
 }
 

@@ -14,7 +14,7 @@ namespace muster::train {
 
 void ReturnFreedMemory(const std::string& when) {
   memory::ReturnFreedMemory();
-  spdlog::info("{}: {:.2f} MiB are resident", when,
+  spdlog::info("{}: this process has {:.2f} MiB in memory", when,
                static_cast<double>(memory::ResidentBytes()) / (1 << 20));
 }
 

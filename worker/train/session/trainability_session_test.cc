@@ -344,7 +344,7 @@ TEST_F(TrainabilitySession, ACommandThatFitsNothingFailsAloneAndTrainingGoesOn) 
   ExpectDone(result);
   EXPECT_EQ(result.coordinator->finished().at(1).status,
             absl::InvalidArgumentError(
-                "no parameter is named as 'layer.0.*'; did you mean 'layers.0.*'?"));
+                "no parameter has a name that matches 'layer.0.*'; did you mean 'layers.0.*'?"));
   EXPECT_EQ(result.coordinator->changes().size(), 1);
 }
 

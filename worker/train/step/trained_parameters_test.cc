@@ -54,7 +54,8 @@ TEST(TrainedParameters, PatternsThatFitNothingAreNamedAndNothingChanges) {
   const auto parameters = Three();
   EXPECT_EQ(
       TrainedParameters::Create(parameters, {{true, "*"}, {true, "c"}, {false, "head*"}}).status(),
-      absl::InvalidArgumentError("no parameter is named as 'c'; no parameter is named as 'head*'"));
+      absl::InvalidArgumentError("no parameter has a name that matches 'c'; no parameter has a "
+                                 "name that matches 'head*'"));
   EXPECT_EQ(Flags(parameters), "111");
 }
 
