@@ -192,7 +192,5 @@ TEST_P(StoreTest, OldPassesAreThinnedByTheirNumberNotByTheirStep) {
   EXPECT_EQ(StepsOf(store().ReadMetrics(MetricsOf::kValidations, "a", 0, 2 * kPasses)), expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, StoreTest, EveryKind(), NameOfKind);
-
 }  // namespace
 }  // namespace muster::store

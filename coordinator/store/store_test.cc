@@ -267,6 +267,7 @@ TEST_P(StoreTest, OnlyTheNewestEventsOfAJobStay) {
   EXPECT_EQ(image.jobs[1].events.size(), 1);
 }
 
+// The tests of all files that use this fixture.
 INSTANTIATE_TEST_SUITE_P(All, StoreTest, EveryKind(), NameOfKind);
 
 }  // namespace

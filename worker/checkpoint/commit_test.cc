@@ -230,7 +230,7 @@ TEST(CommitTest, EverythingIsSyncedBeforeItCounts) {
                   "sync directory step-5-g1.tmp", "rename to step-5-g1", "sync directory ckpt"));
 }
 
-class LoadTest : public ::testing::Test {
+class DamagedLoadTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(SaveInTurn(dir_.path(), 1, MakeStates(1, 2)).ok()); }
 
@@ -246,7 +246,7 @@ class LoadTest : public ::testing::Test {
   const std::string path_ = dir_.Path("step-1-g1");
 };
 
-TEST_F(LoadTest, EveryTruncationAndFlipOfAShardIsFound) {
+TEST_F(DamagedLoadTest, EveryTruncationAndFlipOfAShardIsFound) {
   const std::string shard = path_ + "/rank-1.safetensors";
   const std::string good = *files::ReadFile(shard);
   for (size_t i = 0; i < good.size(); i += 7) {
@@ -259,14 +259,14 @@ TEST_F(LoadTest, EveryTruncationAndFlipOfAShardIsFound) {
   }
 }
 
-TEST_F(LoadTest, MissingShardAndMissingManifestAreFound) {
+TEST_F(DamagedLoadTest, MissingShardAndMissingManifestAreFound) {
   fs::remove(path_ + "/rank-0.safetensors");
   EXPECT_THAT(ErrorOf(absl::StatusCode::kNotFound), HasSubstr("rank-0.safetensors: No such file"));
   fs::remove(path_ + "/MANIFEST.json");
   EXPECT_THAT(ErrorOf(absl::StatusCode::kNotFound), HasSubstr("MANIFEST.json"));
 }
 
-TEST_F(LoadTest, AnotherModelIsRefusedWithEveryDifference) {
+TEST_F(DamagedLoadTest, AnotherModelIsRefusedWithEveryDifference) {
   std::vector<StateTensor> other = EmptyTensors();
   other[0].tensor = at::full({7, 5}, 1, at::kFloat);
   other[3].parameter = "bias";
@@ -280,7 +280,7 @@ TEST_F(LoadTest, AnotherModelIsRefusedWithEveryDifference) {
   EXPECT_EQ(Load(path_, state).status(), absl::FailedPreconditionError(refusal));
 }
 
-TEST_F(LoadTest, AnotherDtypeIsRefused) {
+TEST_F(DamagedLoadTest, AnotherDtypeIsRefused) {
   std::vector<StateTensor> other = EmptyTensors();
   other[3].tensor = other[3].tensor.to(at::kLong);
   other[4].tensor = other[4].tensor.to(at::kFloat);
@@ -290,7 +290,7 @@ TEST_F(LoadTest, AnotherDtypeIsRefused) {
                         "found F32; buffer/n: expected F32, found I64"));
 }
 
-TEST_F(LoadTest, ParametersAloneCanBeLoadedWhenTheRestMayBeIgnored) {
+TEST_F(DamagedLoadTest, ParametersAloneCanBeLoadedWhenTheRestMayBeIgnored) {
   const State some = Replicated({EmptyTensors()[0], EmptyTensors()[3]}, 1);
   EXPECT_FALSE(Load(path_, some).ok());
   ASSERT_TRUE(Load(path_, some, Surplus::kIgnore).ok());

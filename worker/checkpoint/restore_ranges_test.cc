@@ -22,8 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-INSTANTIATE_TEST_SUITE_P(WorldSizes, SaverTest, ::testing::Values(1, 2, 3, 4));
-
 // A state of which each rank holds, writes and reads its own slice.
 State OwnSlice(int rank, int ranks, float values) {
   StateBuilder builder(ranks);

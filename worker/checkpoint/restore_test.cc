@@ -30,8 +30,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-INSTANTIATE_TEST_SUITE_P(WorldSizes, SaverTest, ::testing::Values(1, 2, 3, 4));
-
 TEST_P(SaverTest, SlicesAreRestoredToSlicesAndToWholeTensors) {
   Run(1, [&](int rank, Saver& saver) {
     const auto saved = saver.Save({10, 0, 0, 0}, Sliced(rank, GetParam(), 1));

@@ -22,6 +22,7 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+// The tests of all files that use this fixture.
 INSTANTIATE_TEST_SUITE_P(WorldSizes, SaverTest, ::testing::Values(1, 2, 3, 4));
 
 TEST_P(SaverTest, SavesAndRestoresWithTheSameOutcomeOnAllRanks) {

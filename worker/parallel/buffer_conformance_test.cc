@@ -13,8 +13,6 @@
 namespace muster::parallel {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(All, StrategyConformance, EveryStrategy(), StrategyName);
-
 TEST_P(StrategyConformance, BuffersAreThoseOfTheHighestRankAfterItsLastForward) {
   const int highest = world_size() - 1;
   RunRanks(world_size(), [&](comm::Communicator& ranks) {

@@ -24,6 +24,7 @@
 namespace muster::parallel {
 namespace {
 
+// The tests of all files that use this fixture.
 INSTANTIATE_TEST_SUITE_P(All, StrategyConformance, EveryStrategy(), StrategyName);
 
 constexpr double kLearningRate = 0.01;
