@@ -282,7 +282,9 @@ void AddSkipData(CLI::App* app, Console* console, ExitCode* code) {
       "Leave out the samples that a running job would train on next, such as those of a bad shard; "
       "they count as consumed in the epoch");
   AddSteeringOptions(command, console, options.get());
-  command->add_option("N", *samples, "How many samples, of all ranks together")->required();
+  command->add_option("N", *samples, "How many samples, of all ranks together")
+      ->required()
+      ->check(CLI::NonNegativeNumber);
   command->add_flag("--dry-run", *dry_run,
                     "Print which samples would be left out; change nothing. Waits for the answer");
   command->callback([=] {

@@ -1,5 +1,7 @@
 #include "client/cli/terminal/exit_code.h"
 
+#include "common/rpc/error.h"
+
 namespace muster::cli {
 
 ExitCode ExitCodeOf(const absl::Status& status) {
@@ -11,7 +13,8 @@ ExitCode ExitCodeOf(const absl::Status& status) {
     case absl::StatusCode::kDeadlineExceeded:
       return kTimedOut;
     case absl::StatusCode::kNotFound:
-      return kNotFound;
+      // Errors of files on this machine have no reason.
+      return ErrorReason(status).empty() ? kOtherError : kNotFound;
     case absl::StatusCode::kUnavailable:
       return kUnreachable;
     case absl::StatusCode::kCancelled:

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "common/rpc/error.h"
+
 namespace muster::cli {
 namespace {
 
@@ -16,7 +18,8 @@ TEST(ExitCodeOf, AStatusIsWhatThePageSays) {
       {absl::FailedPreconditionError(""), 1},
       {absl::InvalidArgumentError(""), 2},
       {absl::DeadlineExceededError(""), 101},
-      {absl::NotFoundError(""), 102},
+      {MakeError(absl::StatusCode::kNotFound, "JOB_NOT_FOUND", ""), 102},
+      {absl::NotFoundError("a file of this machine"), 1},
       {absl::UnavailableError(""), 104},
       {absl::CancelledError(""), 130},
   };
