@@ -284,7 +284,12 @@ void AddSkipData(CLI::App* app, Console* console, ExitCode* code) {
   AddSteeringOptions(command, console, options.get());
   command->add_option("N", *samples, "How many samples, of all ranks together")
       ->required()
-      ->check(CLI::NonNegativeNumber);
+      ->check([](const std::string& text) {
+        uint64_t number = 0;
+        return absl::SimpleAtoi(text, &number)
+                   ? ""
+                   : absl::StrCat("'", text, "' is not a number of samples: 1, 2, ...");
+      });
   command->add_flag("--dry-run", *dry_run,
                     "Print which samples would be left out; change nothing. Waits for the answer");
   command->callback([=] {
