@@ -153,7 +153,9 @@ TEST_F(ListenerTest, PeersThatSendNothingOrOnlyAPartKeepNobodyOut) {
   for (size_t i = 0; i < 20 * limits.requests; ++i) {
     slow.push_back(std::make_unique<Client>(address()));
     if (i % 2 == 0) slow.back()->Send("GET / HTTP/1.1\r\nHost: local");
-    if (i % 10 == 0) EXPECT_EQ(Client(address()).Ask(kRequest), kResponse);
+    if (i % 10 == 0) {
+      EXPECT_EQ(Client(address()).Ask(kRequest), kResponse);
+    }
   }
   EXPECT_EQ(Client(address()).Ask(kRequest), kResponse);
   // The number of incomplete requests is limited: all connections except the last ones were closed.

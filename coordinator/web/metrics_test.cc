@@ -130,7 +130,7 @@ TEST(MetricsTest, ARankTellsItsMemoryAndItsSilence) {
 TEST(MetricsTest, EveryStateIsCountedAlsoIfNothingIsInIt) {
   service::Observation seen;
   seen.jobs_by_state[jobs::State::kFailed] = 2;
-  seen.lines[jobs::Device::kCuda] = {.jobs = 3, .oldest_wait = absl::Seconds(90)};
+  seen.queues[jobs::Device::kCuda] = {.jobs = 3, .oldest_wait = absl::Seconds(90)};
   seen.nodes.push_back({.node = "a \"b\"",
                         .state = v1::Node::DRAINING,
                         .slots = {{jobs::Device::kCpu, 4}},

@@ -13,7 +13,9 @@ TEST(RequestTest, IsCompleteWithItsEmptyLineHoweverItArrives) {
     Request request(1000, Hosts::kLocal);
     const bool complete = request.Take(text.substr(0, cut));
     EXPECT_EQ(complete, cut == text.size());
-    if (!complete) EXPECT_TRUE(request.Take(text.substr(cut)));
+    if (!complete) {
+      EXPECT_TRUE(request.Take(text.substr(cut)));
+    }
     EXPECT_EQ(request.refused(), 0);
     EXPECT_EQ(request.first_line(), "GET /metrics HTTP/1.1");
   }
