@@ -134,8 +134,8 @@ TEST_F(PackTest, RefusesWhatMakesNoSense) {
   EXPECT_THAT(refusal({.inputs = {in}, .out = out, .out_rest = rest, .split = 1.5}),
               HasSubstr("above 0 and below 1"));
   EXPECT_THAT(refusal({.inputs = {in}, .out = out, .out_rest = rest, .split = 0.1}),
-              HasSubstr("too few"));
-  EXPECT_THAT(refusal({.inputs = {Write("empty", "")}, .out = out}), HasSubstr("too few"));
+              HasSubstr("without a token"));
+  EXPECT_THAT(refusal({.inputs = {Write("empty", "")}, .out = out}), HasSubstr("without a token"));
   EXPECT_FALSE(std::filesystem::exists(out));
 }
 
