@@ -12,6 +12,7 @@ import pytest
 from tests.bazel import runfile
 from tests.layering.arrows import ARROWS, IN_TESTS, NEVER
 from tests.layering.build_files import project_targets, read_build_files
+from tests.layering.sources import workspace
 
 TARGETS = project_targets()
 
@@ -149,3 +150,18 @@ def test_a_wrong_arrow_and_a_far_reach_are_found():
         "worker/optim/BUILD:1: //worker/optim:x reaches //third_party/system:grpc"
     ]
     assert not list(wrong_reaches(targets, "worker/optim", ["@torch//"]))
+
+
+def test_the_lists_for_sanitizers_name_targets():
+    for name in ("asan", "asan_long", "tsan", "tsan_long"):
+        labels = (workspace() / f"tests/{name}.txt").read_text().split()
+        folders = [label.removesuffix("/...") for label in labels if label.endswith("/...")]
+        for label in labels:
+            if label.endswith("/..."):
+                found = [t for t in TARGETS if is_within(folder(t), label[2:].removesuffix("/..."))]
+            else:
+                found = [t for t in TARGETS if t == label]
+                twice = [f for f in folders if is_within(folder(label), f[2:])]
+                assert not twice, f"tests/{name}.txt: {label} is also in {twice[0]}/..."
+            tests = [t for t in found if TARGETS[t].rule.endswith("_test")]
+            assert tests, f"tests/{name}.txt: there is no test {label}"
