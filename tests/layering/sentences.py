@@ -16,7 +16,9 @@ LONG_WORDS = 25
 # No sentence has more words.
 MOST_WORDS = 40
 SUFFIXES = {".cc", ".h", ".hh", ".proto", ".js", ".cu"}
-FOLDERS = ["client", "common", "coordinator", "proto", "worker", "tests", "bench", "third_party"]
+FOLDERS = (
+    "bench client common coordinator deploy examples plugin proto tests third_party worker"
+).split()
 # "that" refers back where it stands for a thing, and not where a clause or a noun follows.
 REFERENCE = re.compile(
     r"\b(it|those|one)\b"
