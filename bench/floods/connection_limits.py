@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Who gets an answer of musterd's port while strangers take its connections:
+"""Who gets an answer of musterd's port while unknown clients take its connections:
 `bench/floods/connection_limits.py`.
 
-A musterd with 1024 open files and an insecure port, new for each flood. The strangers, in a process
-of their own, come from addresses 127.0.1.1 and so on:
+A musterd with 1024 open files and an insecure port, new for each flood. The unknown clients, in a
+process of their own, come from addresses 127.0.1.1 and so on:
   silent       connect without a pause, and say nothing
   one_byte     connect without a pause, and send one byte
   one_byte_60  as one_byte, from 60 addresses
@@ -44,7 +44,7 @@ from bench import harness  # noqa: E402
 from bench.floods import http2, run  # noqa: E402
 
 FILES, SECONDS = 1024, 10
-# The first bytes of the strangers, the number of their addresses (0: the clients' address), and
+# The first bytes of the unknown clients, the number of their addresses (0: the known clients'), and
 # their pause.
 FLOODS = {
     "silent": (b"", 1, 0),
@@ -187,7 +187,7 @@ def measure(programs, name, folder, tls):
         assert daemon.poll() is None, "musterd ended"
         time.sleep(0.01)
     address, local = port.read_text().strip(), (folder / "state/address").read_text().strip()
-    strangers = subprocess.Popen([sys.executable, __file__, "--flood", name, "--address", address])
+    flooders = subprocess.Popen([sys.executable, __file__, "--flood", name, "--address", address])
     time.sleep(BUILD_UP + SETTLED if name.startswith("held") else 2)
     agent = Agent(programs, folder, address, of_agent)
     results = [], [], []
@@ -201,7 +201,7 @@ def measure(programs, name, folder, tls):
         thread.join()
     cells = [f"{sum(result)}, {len(result) - sum(result)}" for result in results]
     cells.append(agent.end())
-    for process in (strangers, daemon):
+    for process in (flooders, daemon):
         process.kill()
         process.wait()
     print(f"| {name} | {' | '.join(cells)} |", flush=True)

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The cost for others of strangers who reach musterd's port: `bench/floods/run.py`.
+"""The cost for others of unknown clients who reach musterd's port: `bench/floods/run.py`.
 
 A client lists the jobs of a musterd over a port, in a process of its own: one call after the other,
 with 2 ms in between. A second musterd gives the machine the same load in both measurements. First
-strangers flood the second musterd, then the musterd that the client calls. They do one of these:
+unknown clients flood the second musterd, then the musterd that the client calls. They do one of
+these:
   silent     open 10,000 connections and say nothing
   one_byte   open 10,000 connections, send one byte each, and say nothing more
   resets     begin 20,000 calls and reset each one at once, over 4 connections
@@ -13,7 +14,7 @@ strangers flood the second musterd, then the musterd that the client calls. They
              connections, without a pause
   handshakes (with --tls) begin TLS without a certificate, over and over, on 4 threads
   resets_more  as resets, with 200,000 calls over 64 connections
-With --tls musterd has certificates of `muster certs`; the client and the strangers have one, too,
+With --tls musterd has certificates of `muster certs`; all clients have one, too,
 except those of `silent`, `one_byte` and `handshakes`.
 
 The figures are the client's latencies and musterd's most resident memory (VmHWM). Targets: the 99th
@@ -266,16 +267,16 @@ def measure(address, flood=None, flooded=None):
     here = [sys.executable, __file__]
     if files is not None:
         here += ["--files", files]
-    strangers = None
+    flooders = None
     if flood is not None:
-        strangers = subprocess.Popen([*here, "--client", flooded, "--flood", flood])
+        flooders = subprocess.Popen([*here, "--client", flooded, "--flood", flood])
     process = subprocess.Popen(
         [*here, "--client", address, "--seconds", "600"], stdout=subprocess.PIPE, text=True
     )
-    if strangers is None:
+    if flooders is None:
         time.sleep(SECONDS)
     else:
-        assert strangers.wait() == 0, flood
+        assert flooders.wait() == 0, flood
     process.terminate()
     printed, _ = process.communicate()
     return [float(line) for line in printed.splitlines() if line]

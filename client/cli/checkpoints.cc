@@ -100,8 +100,7 @@ std::string Unreadable(const std::string& directory, const absl::Status& status)
     return absl::StrCat(directory, " is not a checkpoint: there is no file ", file.string(),
                         "; give a folder such as step-100-g1");
   }
-  if (!absl::IsDataLoss(status) && !absl::IsNotFound(status)) return Message(status);
-  return absl::StrCat(directory, " is damaged: ", Message(status));
+  return Message(status);
 }
 
 ExitCode Inspect(Console* console, const CommonOptions& options, const std::string& directory) {

@@ -42,6 +42,7 @@ TEST_F(CliTest, WrongUsageIs2AndSaysWhatIsWrong) {
       {{"set-lr", "a", "fast"}, "'fast' is not a number"},
       {{"skip-data", "a"}, "muster skip-data: N is required"},
       {{"skip-data", "a", "-3"}, "'-3' is not a number of samples"},
+      {{"skip-data", "a", "0"}, "'0' is not a number of samples"},
       {{"list", "extra"}, "muster list: unexpected argument 'extra'; `muster list --help`"},
       {{"list", "--adress=x", "-o", "json"},
        "muster list: there is no option '--adress=x'; did you mean --address?"},

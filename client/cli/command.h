@@ -91,7 +91,7 @@ ExitCode Call(Console* console, const Options& options,
   const auto ran = client.ok() ? run(console, **client, options) : client.status();
   return ran.ok() ? *ran : Fail(console, ran.status());
 }
-// Prints an error of something else than a coordinator. Returns exit code 1 unless another one is
+// Prints an error that does not come from a coordinator. Returns exit code 1 unless another one is
 // given.
 ExitCode FailWith(Console* console, const std::string& message, ExitCode code = kOtherError);
 

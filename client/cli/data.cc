@@ -79,8 +79,8 @@ void AddPack(CLI::App* group, Console* console, ExitCode* code) {
       ->check([](const std::string& text) {
         return text == kBytes || CLI::ExistingFile(text).empty()
                    ? std::string()
-                   : absl::StrCat("there is no file '", text,
-                                  "'; expected bytes, or the path of a tokenizer.json");
+                   : absl::StrCat("'", text,
+                                  "' is no file; expected bytes, or the path of a tokenizer.json");
       })
       ->type_name("bytes|FILE");
   command

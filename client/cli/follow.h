@@ -35,8 +35,9 @@ bool IsHalted(const v1::Job& job);
 // Finds out from the states of a job, in order, whether the job cannot start again on this machine.
 class Standstill {
  public:
-  // Returns true from the state on with which three starts in a row have failed by the machine's
-  // fault. Such starts used no restart, and did no step.
+  // Returns true in a state after a failure through the machine's fault, at least three generations
+  // after the base. The base is the newest generation that did a step or used a restart; at first,
+  // the generation of the first state (at least 1).
   bool Seen(const v1::Job& job);
 
  private:

@@ -65,10 +65,10 @@ struct LocalCoordinatorOptions {
 // Thread-safe: Exited, Leave.
 class LocalCoordinator {
  public:
-  // Returns when the coordinator listens. CANCELLED: `interrupted`, or a signal ended the
-  // coordinator that may have been sent to all processes of this run. UNAVAILABLE: the coordinator
-  // ended; the message has its last log lines. Other errors: the coordinator cannot be started, or
-  // its directory cannot be made.
+  // Returns when the coordinator listens. CANCELLED: `interrupted`, or the coordinator was ended by
+  // a signal that may have gone to all processes of this run. UNAVAILABLE: the coordinator ended
+  // otherwise, or does not listen in time; the message has its last log lines. Other errors: the
+  // coordinator cannot be started, or its directory cannot be made.
   static absl::StatusOr<std::unique_ptr<LocalCoordinator>> Start(
       const LocalCoordinatorOptions& options, const client::Cancellation& interrupted);
   ~LocalCoordinator();

@@ -286,7 +286,7 @@ void AddSkipData(CLI::App* app, Console* console, ExitCode* code) {
       ->required()
       ->check([](const std::string& text) {
         uint64_t number = 0;
-        return absl::SimpleAtoi(text, &number)
+        return absl::SimpleAtoi(text, &number) && number > 0
                    ? ""
                    : absl::StrCat("'", text, "' is not a number of samples: 1, 2, ...");
       });

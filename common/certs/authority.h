@@ -76,7 +76,7 @@ struct KnownCertificate {
 absl::StatusOr<std::vector<KnownCertificate>> ListIssued(const std::string& folder);
 
 struct Revocation {
-  // The certificates that this call revoked, and those that were revoked before.
+  // The certificates that this call revoked, and the ones revoked before.
   std::vector<Certificate> revoked;
   std::vector<Certificate> already;
   // A serial number of which this CA knows no certificate.

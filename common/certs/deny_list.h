@@ -37,8 +37,8 @@ class DenyList {
     // Returns the steady time; see common/steady/now.h.
     std::function<absl::Time()> now;
     // Called once for each change of the file with a problem: the file cannot be read, lines are
-    // wrong, or serial numbers have gone. The numbers that were read before, and those that can be
-    // read, count. Called by the thread that calls Has, without a lock.
+    // wrong, or serial numbers have gone. All numbers that were ever read stay revoked, and the
+    // readable lines count. Called by the thread that calls Has, without a lock.
     std::function<void(const absl::Status&)> on_trouble = [](const absl::Status&) {};
   };
   // The longest time for which a change may stay unnoticed.

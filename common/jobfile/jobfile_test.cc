@@ -342,6 +342,11 @@ TEST(ParseJobFile, ARefusedChoiceIsNoMissingOneToo) {
   EXPECT_THAT(ProblemsOfFit("{foo: 1}"), HasSubstr("nothing is chosen"));
 }
 
+TEST(ParseJobFile, ANumberThatIsTooLargeIsToldTheLargest) {
+  EXPECT_THAT(ProblemsOfFit("{steps: 99999999999999999999}"),
+              HasSubstr("which does not fit; allowed: a whole number, 1 or more, at most "));
+}
+
 TEST(ParseJobFile, ANumberWithACommaIsExplained) {
   EXPECT_THAT(ProblemsOfFit("{steps: 1,000}"),
               HasSubstr("stages[0].fit.000: unknown key; a ',' ends a value: write numbers "

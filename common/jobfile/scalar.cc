@@ -162,6 +162,20 @@ std::string SetError(const YAML::Node& node, const FieldDescriptor& field, Read 
   return error;
 }
 
+// The largest number of the type of a whole number.
+std::string Largest(const FieldDescriptor& field) {
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return absl::StrCat(std::numeric_limits<int32_t>::max());
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return absl::StrCat(std::numeric_limits<uint32_t>::max());
+    case FieldDescriptor::CPPTYPE_INT64:
+      return absl::StrCat(std::numeric_limits<int64_t>::max());
+    default:
+      return absl::StrCat(std::numeric_limits<uint64_t>::max());
+  }
+}
+
 }  // namespace
 
 std::string Found(const YAML::Node& node) {
@@ -180,9 +194,12 @@ std::string Found(const YAML::Node& node) {
 }
 
 std::string Expected(const FieldDescriptor& field) {
-  const std::string range = jobspec::AllowedNumbers(jobspec::RuleOf(field));
+  const v1::FieldRule rule = jobspec::RuleOf(field);
+  const std::string range = jobspec::AllowedNumbers(rule);
   if (!range.empty() && field.cpp_type() != FieldDescriptor::CPPTYPE_DOUBLE) {
-    return absl::StrCat("a whole number, ", range);
+    const bool has_most = rule.has_at_most() || rule.has_below();
+    return absl::StrCat("a whole number, ", range, has_most ? "" : ", at most ",
+                        has_most ? "" : Largest(field));
   }
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_INT32:

@@ -40,9 +40,9 @@ const std::string& NameOf(const google::protobuf::FieldDescriptor& field);
 const google::protobuf::FieldDescriptor* BareList(const google::protobuf::Descriptor& type);
 // The path of a field of the message at `parent`.
 std::string PathOf(const std::string& parent, const google::protobuf::FieldDescriptor& field);
-// The field of a key in a job file; null if the message has no such key. Two fields may have this
-// name. A mapping is for the field that is a message. A list is for the field with messages that
-// are written as lists (FieldRule.written).
+// The field of a key in a job file; null if the message has no such key. If two fields share the
+// key (FieldRule.written), `value` decides. A mapping means the message field, a list the field
+// whose messages are written as lists (FieldRule.bare), a scalar the other field.
 enum class KeyValue { kMapping, kList, kScalar };
 const google::protobuf::FieldDescriptor* FieldOf(const google::protobuf::Descriptor& type,
                                                  const std::string& key, KeyValue value);

@@ -44,8 +44,8 @@ struct StoredTensor {
 class TensorReader {
  public:
   // Reads the manifest, and checks that it is complete and that the files have their sizes. Reads
-  // and checks all of a checkpoint without hashes of blocks. Errors: those of Read, CheckComplete
-  // and CheckFiles, or of Verify; DATA_LOSS: a dtype that no file has.
+  // and checks all of a checkpoint without hashes of blocks. Errors: as of Read, CheckComplete,
+  // CheckFiles and Verify; DATA_LOSS: a dtype that no file has.
   static absl::StatusOr<TensorReader> Open(const std::string& directory);
 
   const std::string& directory() const { return directory_; }

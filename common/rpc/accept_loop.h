@@ -1,7 +1,7 @@
 // Accepts connections on listening sockets, and hands each connection over after its first byte.
 //
 // gRPC's own listeners stop for ever when the process has no file descriptor left. They also cannot
-// tell who connects. This loop checks first the user id of the peer of a Unix socket.
+// tell who connects. This loop first checks the user id of the peer of a Unix socket.
 // ConnectionLimits hold for all listeners together. Each connection takes two file descriptors, one
 // of them a copy. Without two free descriptors, new connections wait in the kernel's queue. The
 // listener rests for a moment then; the loop does not.

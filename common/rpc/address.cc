@@ -119,8 +119,8 @@ absl::StatusOr<std::string> FindCoordinator(const std::string& text) {
   }
   if (absl::IsPermissionDenied(found.status())) {
     return absl::PermissionDeniedError(absl::StrCat(
-        found.status().message(), "; the state directory belongs to another user: run this as ",
-        "that user, or give an address HOST:PORT"));
+        found.status().message(), "; run this as the user of musterd, or give an address ",
+        "HOST:PORT"));
   }
   RETURN_IF_ERROR(found.status());
   ASSIGN_OR_RETURN(const Address address,

@@ -29,19 +29,7 @@
 
 namespace muster {
 
-// Counts the calls of each connection that have begun and are not done, and decides whether another
-// call may begin.
-//
-// HTTP/2 limits the calls that a connection has at a time. But HTTP/2 no longer counts a call that
-// the client resets, although the server still works on the call. So a client that begins calls and
-// resets each at once (rapid reset, CVE-2023-44487) could burden a server with any number of calls.
-// These limits count a call until the server is done with it. A client whose calls are neither
-// cancelled nor out of time does not reach the limit of one connection.
-//
-// gRPC runs a call that has begun, or ends it earlier without a notice. So a call that has begun
-// and does not run is forgotten after a while. HTTP/2's own limit still holds for such a call.
-//
-// Pure; one thread.
+// The limits of CallCounts.
 struct CallLimits {
   // The limit for one connection. Larger than the number of its streams (rpc.cc). The reason: a
   // client with an answer may begin the next call before the server is done with the answered call.
@@ -56,6 +44,19 @@ struct CallLimits {
   absl::Duration forgotten_after = absl::Seconds(10);
 };
 
+// Counts the calls of each connection that have begun and are not done, and decides whether another
+// call may begin.
+//
+// HTTP/2 limits the calls that a connection has at a time. But HTTP/2 no longer counts a call that
+// the client resets, although the server still works on the call. So a client that begins calls and
+// resets each at once (rapid reset, CVE-2023-44487) could burden a server with any number of calls.
+// This class counts a call until the server is done with it. A client whose calls are neither
+// cancelled nor out of time does not reach the limit of one connection.
+//
+// gRPC runs a call that has begun, or ends it earlier without a notice. So a call that has begun
+// and does not run is forgotten after a while. HTTP/2's own limit still holds for such a call.
+//
+// Pure; one thread.
 class CallCounts {
  public:
   // No two connections have the same number.

@@ -33,7 +33,7 @@ struct Caller {
 };
 
 // "uid 1000", "operator/alice", "an insecure connection from 10.0.0.7", for messages and records.
-// Shows the codes of characters of a name that are not plain.
+// Characters of a name that are not plain are shown as their codes.
 std::string ToString(const Caller& caller);
 
 // The caller of a call. Called in a handler of the call. The kind is kInsecure if the credentials

@@ -1,6 +1,6 @@
-// The rules by which a server keeps or closes connections. Strangers who connect and say nothing,
-// or who connect very often, must not keep out clients that work. bench/results/floods.md shows
-// the need for each rule.
+// The rules by which a server keeps or closes connections. Unknown clients that connect and say
+// nothing, or connect very often, must not keep out clients that work. bench/results/floods.md
+// shows the need for each rule.
 //
 // A connection is silent until its first byte arrives. The number of silent connections is limited:
 // when there are too many, the peer with the most of them loses its oldest one. So a client that

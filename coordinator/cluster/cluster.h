@@ -2,8 +2,8 @@
 // together. Pure: (state, event, now) -> (state, rows to store, effects). No thread, no clock, no
 // disk, no wire.
 //
-// The Cluster object only routes each event to its handler (handlers/). The handler decides, with
-// the state in parts (state/).
+// The Cluster object only routes each event to its handler (handlers/). The handlers decide; the
+// state that they read and change is divided into parts (state/).
 //
 // The caller does three things after an event. It takes the changes with TakeBatch(), commits them,
 // and carries out TakeEffects() after the commit has succeeded. Until the commit, the object is
@@ -77,7 +77,7 @@ class Cluster {
   // is open. The workers get the CANCEL like any other command. The rule of the target's kind says
   // until when a command can be cancelled (command_rule.proto). If the job has no processes, the
   // target is cancelled at once, unless a checkpoint may include its effect. Returns the target's
-  // number. Errors: those of Command, and NOT_FOUND OPERATION_NOT_FOUND; FAILED_PRECONDITION
+  // number. Errors: NOT_FOUND JOB_NOT_FOUND, OPERATION_NOT_FOUND; FAILED_PRECONDITION
   // OPERATION_DONE, OPERATION_APPLIED.
   absl::StatusOr<uint64_t> Cancel(const CommandRequest& request, absl::Time now) {
     return cluster::Cancel(At(now), request);
@@ -97,10 +97,10 @@ class Cluster {
   }
 
   // ---- Agents. After an error the caller ends the stream with this error.
-  // An agent id stays the same when the agent is started again. While the lease of a node's name
-  // holds, a process with another agent id is refused (NODE_NAME_TAKEN). A process with the same
-  // agent id replaces the former process at once. The same holds for any new process if the former
-  // process has no agent id.
+  // An agent id stays the same when the agent is started again. While an agent holds its lease on a
+  // node name, a process with another agent id is refused (NODE_NAME_TAKEN). A process with the
+  // same agent id replaces the former process at once. If the holder has no agent id, any new
+  // process replaces the holder at once.
   //
   // Reports about processes that cannot be on the agent's node are ignored, and logged once for
   // each stream. They are acknowledged nevertheless.

@@ -89,7 +89,7 @@ TEST(Cluster, AJobOnGpusWaitsForGpusAndHoldsUpNoJobOnTheCpu) {
     EXPECT_EQ(world.job("gpu").ranks[rank].node, "b");
   }
   EXPECT_EQ(world.cluster().overview().TooBigFor(3, jobs::Device::kCuda),
-            "needs 3 GPUs; 2 are offered; it waits until nodes offer more");
+            "needs 3 GPUs; 2 are offered");
   world.Submit("next", plan);
   EXPECT_EQ(world.job("next").state_reason,
             "needs 2 GPUs; 2 are offered by 1 node, 0 of them free");

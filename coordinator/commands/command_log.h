@@ -67,13 +67,13 @@ struct Delivery {
     // and before any later change.
     kReplay,
     // Never carry out the command: it failed, was cancelled or replaced, or is done without a
-    // change of the job's state.
+    // change of the job's state. A pause in force is no such command.
     kNever,
   };
   Command command;
   When when = When::kWhenDue;
-  // The step for which the command waits; absent if it waits for none. For a command that took
-  // effect before, this is the step at which it took effect.
+  // The step for which the command waits; absent if it waits for none. CommandLog::After describes
+  // the step of a command that took effect before.
   std::optional<uint64_t> at_step = std::nullopt;
 };
 
@@ -88,13 +88,15 @@ class CommandLog {
 
   // Returns the commands above `newest`, for a worker that has all commands up to `newest`. The
   // worker may start from an earlier step than the step at which such a command took effect. So:
-  // - A command that changed the training state is sent as a replay. The worker skips the command
-  //   if its checkpoint has the effect.
-  // - Any other command that took effect but is not finished is sent as kWhenDue (v1::Command has
-  //   `begun`). Delivery::at_step is the step at which the command took effect. It is absent for a
-  //   pause and for other commands that neither write a file nor have the nature CHANGES_NOTHING.
-  // - All other finished commands are sent as kNever.
-  // - The processes of a paused job halt again at once.
+  // - kReplay: a command that changed the training state, unless it failed or was replaced. The
+  //   worker skips the command if its checkpoint has the effect.
+  // - kWhenDue: a command without effect and outcome so far, and any other command that took effect
+  //   but has no outcome. Also a pause in force, so that the processes of a paused job halt again
+  //   at once.
+  // - kNever: every other command.
+  // Delivery::at_step of a command that took effect is the step of its effect if the command is
+  // replayed, writes a file or has the nature CHANGES_NOTHING. Otherwise, and for kNever, the step
+  // is absent. v1::Command.begun tells the worker that a command took effect before.
   std::vector<Delivery> After(uint64_t newest) const;
   // Returns the delivery of one command, which must be known.
   Delivery DeliveryOf(uint64_t number) const;

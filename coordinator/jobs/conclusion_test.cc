@@ -194,6 +194,7 @@ TEST(NodeFault, OfAProcessThatWasLostWithItsAgentExplainsWhatTheOthersSaidBefore
   Exit lost = Signal(9);
   lost.why = Exit::Why::kNodeFault;
   OnExit(&job, 1, lost, kTimeouts, At(60));
+  EXPECT_EQ(RootCause(job.failures)->root.reason, "ended with its agent");
   EXPECT_EQ(EndOf(job), End::kNodeFault);
   EXPECT_EQ(job.state(), State::kRecovering) << "no restart is used";
 }

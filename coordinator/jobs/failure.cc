@@ -84,7 +84,7 @@ std::string Describe(const FailureNote& note) {
 
 namespace {
 
-// Returns "killed by signal 11 (SIGSEGV)". For SIGKILL also the usual cause.
+// Returns "killed by signal 11 (SIGSEGV)". For a SIGKILL of an unknown sender also the usual cause.
 std::string KilledBy(int signal) {
   const char* name = sigabbrev_np(signal);
   const std::string number = absl::StrCat("killed by signal ", signal);
@@ -96,10 +96,14 @@ std::string KilledBy(int signal) {
 }  // namespace
 
 FailureNote NoteForExit(const Job& job, uint32_t rank, const Exit& exit) {
+  // A new agent reports this for each worker of the former agent, whose workers died with it.
+  const bool with_its_agent =
+      exit.why == Exit::Why::kNodeFault && exit.cause == Exit::Cause::kSignal;
   FailureNote note;
   switch (exit.cause) {
     case Exit::Cause::kSignal:
-      note = NoteFor(job, rank, FailureKind::kLost, KilledBy(exit.number));
+      note = NoteFor(job, rank, FailureKind::kLost,
+                     with_its_agent ? "ended with its agent" : KilledBy(exit.number));
       break;
     case Exit::Cause::kStartError:
       note = NoteFor(job, rank, FailureKind::kNodeFault,
@@ -112,8 +116,6 @@ FailureNote NoteForExit(const Job& job, uint32_t rank, const Exit& exit) {
       break;
   }
   if (exit.why == Exit::Why::kNodeFault) note.kind = FailureKind::kNodeFault;
-  const bool with_its_agent =
-      exit.why == Exit::Why::kNodeFault && exit.cause == Exit::Cause::kSignal;
   if (!job.ranks[rank].attached && !with_its_agent) note.code = kWorkerDidNotStart;
   if (!job.ranks[rank].attached && note.kind != FailureKind::kNodeFault) {
     note.kind = FailureKind::kNodeFault;

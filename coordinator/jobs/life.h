@@ -10,7 +10,8 @@
 //                                                 has no processes and no slots until Resume
 //     RUNNING <-> PAUSED                          a client asked for it
 //   any with processes -> STOPPING -> FAILED      its time_limit is used up
-//   any of these -> STOPPING -> CANCELLED         a client asked for a stop (a job that has no
+//   any state above except SUCCEEDED and FAILED -> STOPPING -> CANCELLED
+//                                                 a client asked for a stop (a job that has no
 //                                                 processes is CANCELLED at once)
 //   FAILED, CANCELLED -> QUEUED | RECOVERING      a client asked for the next attempt
 //
@@ -79,8 +80,9 @@ void OnRanksJoined(Job* job, const std::map<uint32_t, uint64_t>& since);
 void OnFinished(Job* job, uint32_t rank, bool preempted, const EndTimeouts& timeouts,
                 absl::Time now);
 
-// Handles a checkpoint of the newest generation that was recorded, so a start may use it. Counts as
-// progress if it is of a later step than the step at which the generation started.
+// Handles a checkpoint that the newest generation has written and that is recorded, so a start may
+// use it. Counts as progress if the checkpoint's step is later than the step at which the
+// generation started.
 void OnCheckpoint(Job* job, uint64_t step);
 
 // Records that the process has attached.

@@ -173,7 +173,9 @@ v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster) {
   out.set_world_size(job.plan.world_size);
   if (job.waiting()) {
     const std::string warning = cluster.overview().TooBigFor(job.plan.world_size, job.plan.device);
-    if (!warning.empty()) out.add_warnings(warning);
+    if (!warning.empty()) {
+      out.add_warnings(absl::StrCat(warning, "; it waits until nodes offer more"));
+    }
   }
   for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) AddRank(job, rank, cluster, &out);
   for (const jobs::Checkpoint& checkpoint : job.checkpoints) {

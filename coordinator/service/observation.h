@@ -97,7 +97,7 @@ struct Observation {
 };
 
 // The jobs in each state, the jobs that have not ended, and the jobs that ended last. Each change
-// of a job updates the census, so that readers need not look at all jobs. Pure; one thread.
+// of a job updates the counts, so that readers need not look at all jobs. Pure; one thread.
 class JobStateIndex {
  public:
   // `most_ended`: how many failed jobs are remembered by name, and how many jobs that ended

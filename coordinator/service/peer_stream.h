@@ -5,7 +5,7 @@
 // session.
 //
 // gRPC gives the messages as bytes, so that a message above the size limit is refused before
-// parsing. A parsed message may take 25 times its bytes.
+// parsing. A parsed message may take 25 times as much memory as its bytes on the wire.
 #ifndef MUSTER_COORDINATOR_SERVICE_PEER_STREAM_H_
 #define MUSTER_COORDINATOR_SERVICE_PEER_STREAM_H_
 

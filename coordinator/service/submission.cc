@@ -198,7 +198,7 @@ v1::SpecProblems ResolveStart(const cluster::Cluster& cluster, v1::JobSpec* spec
     return refuse(absl::StrCat("there is no job '", named->job,
                                "'; to name the directory of a checkpoint, write it with a '/', "
                                "such as ./",
-                               named->job));
+                               given));
   }
   std::string steps;
   const jobs::Checkpoint* chosen = nullptr;

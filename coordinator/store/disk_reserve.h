@@ -22,7 +22,7 @@ class DiskReserve {
   absl::Status Restore();
   // Deletes the file. Returns whether it existed.
   bool Release();
-  // Returns whether the disk has no space for even another small file.
+  // Returns whether the disk has no space even for one more small file.
   bool DiskIsFull() const;
 
  private:

@@ -9,8 +9,10 @@ A target names the header beside its files:
     )
 
 absl, rpc, torch and cli are headers of this folder, and stand for what most files of a folder
-include; each file still includes what it uses. A target that gains nothing from one, or that is
-compiled with other definitions (local_defines), is a cc_library or cc_binary of Bazel. """
+include; each file still includes what it uses. A library that gains nothing from one, or that is
+compiled with other definitions (local_defines), has no precompiled header. It is a muster_library
+with `pch = None`, whose files are still compiled together, or a cc_library of Bazel, which compiles
+each file alone. Such a program is a cc_binary. """
 
 # Options for code that runs only for a moment and is not optimised: tests, and files that read a
 # command line.
@@ -58,7 +60,8 @@ def muster_library(name, pch, srcs = [], parts = 1, **kwargs):
 
     Args:
       name: of the library.
-      pch: "absl", "cli", "rpc", "torch", or None: the files begin with no precompiled header.
+      pch: "absl", "cli", "rpc", "torch", or None: the files begin with no precompiled header, and
+        are still compiled together.
       srcs: files of this package.
       parts: the number of files to compile.
       **kwargs: for cc_library.
@@ -83,7 +86,10 @@ def muster_binary(name, pch, **kwargs):
 def muster_tests(name, srcs, parts = 1, size = "small", copts = [], **kwargs):
     """One program of many tests, compiled together: what each of them takes from headers and
     templates is then made once. What a file has in its unnamed namespace lies in a namespace of the
-    file's name here, so that files can use the same names.
+    file's name here, so that files can use the same names. Only a line that begins with
+    `namespace {` is renamed: names outside of it collide, also `static` ones and fixtures.
+    INSTANTIATE_TEST_SUITE_P of a fixture stands once in the program, for the tests of all files. A
+    folder with one test file uses muster_test.
 
     Args:
       name: of the program.

@@ -71,7 +71,7 @@ struct LinkOptions {
 // Not thread-safe: one thread makes the calls and carries out the mailbox's tasks.
 class CoordinatorLink {
  public:
-  // The functions that this thread calls, in a task.
+  // The functions called in the mailbox's tasks, by the thread that carries out the tasks.
   struct Events {
     std::function<void(const v1::AgentDirective&)> on_directive;
     // The stream has ended. The receiver calls PlanNext, unless the end is final.
@@ -93,8 +93,11 @@ class CoordinatorLink {
   // The coordinator has accepted the stream.
   void BeWelcome();
   // Ends a stream on which no answer comes. The next stream uses a new connection.
+  // `lease`: the length of the agent's lease. The new connection notices a lost peer within about
+  // half of a lease.
   void Drop(absl::Duration lease);
-  // Decides when the next stream is opened. `why`: the reason why the last one has ended.
+  // Decides when the next stream is opened. `why`: the reason why the last stream has ended.
+  // `lease`: as in Drop; the pause is short enough for several attempts within a lease.
   void PlanNext(const absl::Status& why, absl::Duration lease);
   // Ends the stream without an event.
   void Close();

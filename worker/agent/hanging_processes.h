@@ -52,8 +52,8 @@ class HangingProcesses {
   // `state_directory`: as for QuarantineFile.
   explicit HangingProcesses(const std::string& state_directory) : file_(state_directory) {}
 
-  // Returns the processes of former agents that still hang, in the order of the file. Must be the
-  // first call, and the only one.
+  // Returns the processes of former agents that still hang, in the order of the file. Call it once,
+  // before any other method.
   std::vector<HangingProcess> Restore(absl::Time now);
 
   // Adds a process of this agent, which is still its child.

@@ -20,8 +20,8 @@ namespace muster::agent {
 // Splits the bytes of a program's output into lines that fit into a message.
 //
 // The lines are returned without their end ("\n" or "\r\n"). They are valid UTF-8, as protobuf
-// strings must be (other bytes become U+FFFD). A line has at most kMaxLineBytes: the rest of a
-// longer line is left out, and the line says how many bytes that is.
+// strings must be (other bytes become U+FFFD). At most kMaxLineBytes of a line's own bytes are
+// kept. The rest of a longer line is left out, and the line says how many bytes were left out.
 class LineSplitter {
  public:
   static constexpr size_t kMaxLineBytes = 16 << 10;

@@ -3,9 +3,10 @@
 //
 // Every public method except the setters (SetEpoch, SetStillMine) is collective. All ranks call the
 // method at the same point with equal arguments (except for their parts of the state), and get the
-// same outcome. A Status that is not OK ends the session. Either the communicator failed, or a
-// newer generation owns the directory (ABORTED), or Restore returns an error of `state_for` or of
-// the epoch's file. Other errors of files are in the outcome.
+// same outcome. After an error returned instead of an outcome, the session must end. Either the
+// communicator failed, or a newer generation owns the directory (ABORTED), or Restore returns an
+// error of `state_for` or of the epoch's file. Other errors of files are in the outcome's `status`:
+// then the caller decides whether the session goes on.
 //
 // Threading: one thread; no other collective of the same communicator may be under way.
 #ifndef MUSTER_WORKER_CHECKPOINT_SAVER_H_

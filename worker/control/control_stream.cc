@@ -26,7 +26,7 @@
 namespace muster::control {
 namespace {
 
-// The longest pause between two knocks before the first welcome, which says how long a lease is.
+// The longest pause between two probes of the address before the first welcome, which says how long a lease is.
 constexpr absl::Duration kFirstProbes = absl::Seconds(1);
 // The time within which a working coordinator acknowledges a report.
 constexpr absl::Duration kAnswersWithin = absl::Milliseconds(200);

@@ -60,9 +60,9 @@ struct ControlStreamOptions {
 
 class ControlStream {
  public:
-  // UNAVAILABLE: there was no welcome in time. ABORTED: the agent's lease was over before.
-  // FAILED_PRECONDITION, NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT: refused (see on_fatal,
-  // which is not called then).
+  // UNAVAILABLE: there was no welcome in time. ABORTED: the agent's lease was over before the
+  // welcome came. FAILED_PRECONDITION, NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT: refused (see
+  // on_fatal, which is not called then).
   static absl::StatusOr<std::unique_ptr<ControlStream>> Connect(ControlStreamOptions options);
   virtual ~ControlStream() = default;
 

@@ -32,7 +32,7 @@ namespace muster::control {
 // - The reader reads, and opens a new stream when the stream breaks.
 // - The writer writes, and sends the heartbeats.
 // - The lease keeper watches the lease.
-// - The knocker asks, while the stream is broken, whether a process listens at the coordinator's
+// - The prober asks, while the stream is broken, whether a process listens at the coordinator's
 //   address.
 // Nothing that may block is done under mutex_, because the lease keeper locks it. Even logging may
 // block: if the agent is stopped, the log is a full pipe.

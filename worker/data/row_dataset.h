@@ -37,8 +37,8 @@ struct RowFile {
 using ByteValues = std::array<float, 256>;
 
 // Makes a data set of files that follow one another. Targets are as batch.h says for `spec`. Types
-// that become float32 or int64 are noted (Dataset::notes), except uint8, and so is Fortran order.
-// Errors: INVALID_ARGUMENT:
+// that become float32 or int64 are noted (Dataset::notes), except uint8. Also noted: arrays in
+// Fortran order. Errors: INVALID_ARGUMENT:
 // - an empty list, or no row at all;
 // - a model that does not take rows;
 // - inputs or labels of another type or shape than the model's;

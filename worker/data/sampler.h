@@ -2,16 +2,16 @@
 // one order of the data set, and one cursor for all ranks. docs/reference/sampler.md is the
 // specification.
 //
-// A step takes G = W*A*P (world_size * accumulate * per_rank) consecutive positions of the epoch's
-// order. Rank r takes positions [r*A*P, (r+1)*A*P) of the step, and its micro-batch m takes the
-// m-th P of the rank's positions.
+// A step takes G = W*A*P (world_size * accumulate * per_rank) consecutive places of the epoch's
+// order. Rank r takes places [r*A*P, (r+1)*A*P) of the step, and its micro-batch m takes the m-th P
+// of the rank's places.
 //
-// A rank with a file of its own takes A*P consecutive positions of its own file's order. The
+// A rank with a file of its own takes A*P consecutive places of its own file's order. The
 // shortest file ends the epoch, or with Last::kUneven the longest. The cursor still counts W
 // samples for each place, so that all ranks agree on the cursor.
 //
-// Threading: one thread, because the sampler keeps the current epoch's order. Only with
-// Order::kShuffled do memory and time grow with the data set.
+// Threading: one thread, because the sampler keeps the current epoch's order. Memory and time grow
+// with the data set only with Order::kShuffled.
 #ifndef MUSTER_WORKER_DATA_SAMPLER_H_
 #define MUSTER_WORKER_DATA_SAMPLER_H_
 

@@ -69,7 +69,8 @@ class ParameterStore {
   virtual void Release() = 0;
 
   // Begins and ends a pass of forwards without backwards. After the pass the rank holds as many
-  // bytes as before, except resident frozen parameters that this pass gathered first.
+  // bytes as before. More only if this pass was the first to gather frozen parameters that then
+  // stay in memory (FsdpOptions::frozen_resident).
   // `exchange`: changes the values of the parameters that this rank holds (shards()->held, if there
   // are shards). Called at the begin, and again at the end to change the values back. Null: the
   // pass uses the values as they are.

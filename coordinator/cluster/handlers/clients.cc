@@ -47,8 +47,8 @@ absl::Status CheckStart(const jobs::Job& job, const CommandRequest& request) {
   }
   if (!job.live()) return absl::OkStatus();
   return invalid(absl::StrCat("job '", job.id, "' is ", jobs::Name(job.state()),
-                              ", and its processes run; stop it first: only then `from` or "
-                              "`from_scratch` can choose another start"));
+                              "; stop it first: only then `from` or `from_scratch` can "
+                              "choose another start"));
 }
 
 // OK if each known worker of the job has this protocol or a newer protocol. Workers with a broken

@@ -40,8 +40,8 @@ void Schedule(HandlerContext& context);
 membership::ProgressLimits ProgressLimitsOf(const Options& options, const jobs::Job& job);
 
 // ---- Orders to agents and workers, and the ends of their streams.
-// SendToRank and SendToNode send an order. The order is lost if its receiver is not attached. A
-// receiver gets missed orders when it attaches.
+// SendToRank and SendToNode send an order. Nothing is sent if the receiver is not attached; when
+// the receiver attaches, it is told what it needs then.
 void SendToRank(HandlerContext& context, const jobs::Job& job, uint32_t rank, WorkerOrder order);
 void SendToNode(HandlerContext& context, const std::string& node, AgentOrder order);
 // Returns the order to end this rank's process, with SIGTERM first.

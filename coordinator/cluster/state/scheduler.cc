@@ -119,8 +119,7 @@ std::string Scheduler::TooBigFor(uint32_t world_size, jobs::Device device) const
   const std::string needs = absl::StrCat("needs ", jobs::CountOf(world_size, device), "; ");
   if (!any) return absl::StrCat(needs, "no agent is attached");
   if (offered == 0) return absl::StrCat(needs, "no attached agent offers any");
-  return absl::StrCat(needs, offered, offered == 1 ? " is offered" : " are offered",
-                      "; it waits until nodes offer more");
+  return absl::StrCat(needs, offered, offered == 1 ? " is offered" : " are offered");
 }
 
 bool Scheduler::MayStartElsewhere(const jobs::Job& job) const {

@@ -34,7 +34,7 @@ class Scheduler {
   // The slots that nodes offer, and which of these slots are used.
   jobs::Slots Slots(jobs::Device device) const;
   // Returns a warning if a job of this size would not fit when all offered slots are free: "needs 4
-  // GPUs; 2 are offered; it waits until nodes offer more". Otherwise empty.
+  // GPUs; 2 are offered". Otherwise empty.
   std::string TooBigFor(uint32_t world_size, jobs::Device device) const;
   // Returns whether the nodes without recent start failures have enough slots for the job, free or
   // used.

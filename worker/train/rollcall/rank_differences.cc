@@ -73,11 +73,11 @@ absl::Status WithOrigin(const absl::Status& error, const std::string& here, int6
   if (origins.empty()) return error;
   const size_t others = origins.size() - 1;
   const std::string more =
-      others > 0 ? absl::StrCat(", and by ", others, others == 1 ? " more rank" : " more ranks")
+      others > 0 ? absl::StrCat(", and from ", others, others == 1 ? " more rank" : " more ranks")
                  : "";
   return absl::Status(
       error.code(),
-      absl::StrCat(error.message(), "; the loss was computed by ", origins[0], more));
+      absl::StrCat(error.message(), "; the loss that is not finite comes from ", origins[0], more));
 }
 
 }  // namespace muster::train

@@ -101,9 +101,10 @@ TEST(RankDifferences, TheOriginOfALossIsToldToAllRanks) {
   };
   EXPECT_EQ(tell({"", "", ""}), "the loss is not finite");
   EXPECT_EQ(tell({"", "rank 1, sample 8", ""}),
-            "the loss is not finite; the loss was computed by rank 1, sample 8");
+            "the loss is not finite; the loss that is not finite comes from rank 1, sample 8");
   EXPECT_EQ(tell({"rank 0", "rank 1", "rank 2"}),
-            "the loss is not finite; the loss was computed by rank 0, and by 2 more ranks");
+            "the loss is not finite; the loss that is not finite comes from rank 0, and from 2 "
+            "more ranks");
 }
 
 }  // namespace

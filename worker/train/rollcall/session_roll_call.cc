@@ -70,8 +70,10 @@ std::vector<v1::StepMetrics> LossReports::Complete(const StepLoss& loss,
   std::vector<v1::StepMetrics> complete;
   while (!waiting_.empty() && static_cast<int64_t>(waiting_.front().metrics.step()) <= loss.step) {
     v1::StepMetrics& metrics = waiting_.front().metrics;
-    if (static_cast<int64_t>(metrics.step()) == loss.step) metrics.set_loss(loss.mean);
-    if (model.HasPerplexity()) metrics.set_perplexity(std::exp(metrics.loss()));
+    if (static_cast<int64_t>(metrics.step()) == loss.step) {
+      metrics.set_loss(loss.mean);
+      if (model.HasPerplexity()) metrics.set_perplexity(std::exp(loss.mean));
+    }
     complete.push_back(std::move(metrics));
     waiting_.pop_front();
   }

@@ -45,8 +45,8 @@ class LossReports {
   void SetSeconds(int64_t step, double seconds);
   // Adds the measurements of a step. Called before Complete gets the loss of the step.
   void AddResult(int64_t step, const StepResult& result);
-  // Returns the metrics up to the step of this loss, oldest first. The loss of an earlier step that
-  // no call has reported is 0.
+  // Returns the metrics up to the step of this loss, oldest first. An earlier step whose loss
+  // no call has reported has no loss.
   std::vector<v1::StepMetrics> Complete(const StepLoss& loss, const models::Model& model);
 
  private:

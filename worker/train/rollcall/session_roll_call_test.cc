@@ -239,7 +239,7 @@ TEST(SessionRollCall, ALossThatIsNotFiniteIsToldWithItsOrigin) {
              if (status.ok()) status = rank.calls.CallNow().status();
              EXPECT_TRUE(absl::IsOutOfRange(status)) << status;
              EXPECT_THAT(std::string(status.message()),
-                         HasSubstr("the loss was computed by sample 8"));
+                         HasSubstr("the loss that is not finite comes from sample 8"));
            });
 }
 

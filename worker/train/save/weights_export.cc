@@ -54,6 +54,11 @@ std::string Temporary(const Dependencies& deps) {
                                 deps.identity.incarnation);
 }
 
+safetensors::Metadata Metadata(const Dependencies& deps) {
+  return exports::MetadataOf(deps.config.job_name, deps.identity.job,
+                             deps.tokenizer == nullptr ? tokenizer::Source() : *deps.tokenizer);
+}
+
 absl::Status CheckTarget(const Dependencies& deps) {
   const ExportConfig& config = deps.config;
   return exports::CheckTarget(config.path, config.job_name, config.overwrite, deps.inputs);
@@ -100,11 +105,8 @@ absl::StatusOr<Rank0Result> WriteTemporary(const Dependencies& deps, const model
       communication = gather(parameter);
       return communication;
     };
-    const safetensors::Metadata metadata =
-        exports::MetadataOf(deps.config.job_name, deps.identity.job,
-                            deps.tokenizer == nullptr ? tokenizer::Source() : *deps.tokenizer);
-    files = checkpoint::WriteWeights(Temporary(deps), model.Parameters(), model.Buffers(), metadata,
-                                     before_read);
+    files = checkpoint::WriteWeights(Temporary(deps), model.Parameters(), model.Buffers(),
+                                     Metadata(deps), before_read);
     RETURN_IF_ERROR(communication);
   }
   // The gathers continue after a failed write, because the other ranks make all of them.
@@ -220,10 +222,8 @@ absl::Status WeightsExport::WriteStored(const models::Model& model, const std::s
     const auto& tensors = reader.tensors();
     const bool has_slot = std::any_of(tensors.begin(), tensors.end(),
                                       [&](const auto& tensor) { return tensor.slot == slot; });
-    return checkpoint::WriteStoredWeights(
-        Temporary(deps_), model.Parameters(), model.Buffers(),
-        exports::MetadataOf(deps_.config.job_name, deps_.identity.job), has_slot ? slot : "param",
-        &reader);
+    return checkpoint::WriteStoredWeights(Temporary(deps_), model.Parameters(), model.Buffers(),
+                                          Metadata(deps_), has_slot ? slot : "param", &reader);
   };
   return WriteAnd(deps_, model, [&] {
     const absl::Status mine = deps_.reports->leader() ? write() : absl::OkStatus();

@@ -14,7 +14,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/exports/target.h"
 #include "common/jobspec/fields.h"
+#include "common/safetensors/safetensors.h"
 #include "worker/train/ranks/failure.h"
 #include "worker/train/session/session_fixture.h"
 
@@ -217,6 +219,20 @@ TEST_F(OwnTokenizersTest, ARankWhoseFileHasNoSidecarTakesTheOthersTokenizer) {
     const auto result = RunSessions(JobWith(hashes), 2);
     for (const auto& end : result->ends) EXPECT_TRUE(end.ok()) << end.status();
   }
+}
+
+TEST_F(OwnTokenizersTest, TheExportOfTheBestCheckpointNamesTheTokenizer) {
+  Job job = JobWith({"0a", "0a"});
+  job.stages = {FitStage{2, 1}};
+  std::get<FitStage>(job.stages[0]).passes.keep_best = Criterion{};
+  job.checkpoint = Every(0);
+  const std::string path = folder_ / "model.safetensors";
+  job.weights_export = {.path = path, .from = ExportConfig::From::kBest};
+  const auto result = RunSessions(job, 2);
+  for (const auto& end : result->ends) EXPECT_TRUE(end.ok()) << end.status();
+  const auto file = safetensors::File::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->header().metadata.at(exports::kTokenizerKey), "/t/0a.json");
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -1,6 +1,6 @@
 // The parts of Running (running.h) outside of the training loop:
 // - the work after a step of a fit stage: checkpoints, validation, exports;
-// - the validation pass that an earlier session left;
+// - the validation pass that an earlier session left undone;
 // - the end of training, and the export at the end of the job.
 #include <spdlog/spdlog.h>
 
@@ -119,7 +119,8 @@ absl::Status Running::EndTraining() {
   if (state().stopped) return absl::OkStatus();
   RETURN_IF_ERROR(background_.Await());
   // Keeps the training memory if this step has no checkpoint, because a command may still save one.
-  // The last save failed, or the job started here from another job's checkpoint.
+  // This is so when the last save failed, or when the job started here from another job's
+  // checkpoint.
   if (has_checkpoints() && !writers_.saving->HasOneOf(state().step)) return absl::OkStatus();
   reports().Progress("freeing what only training needs");
   TrainedParameters& trained = *loaded_->agreed->trained;

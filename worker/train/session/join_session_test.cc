@@ -246,7 +246,7 @@ TEST_P(JoinSessionTest, ALossThatIsNotFiniteIsTheErrorOfAllWithItsSamples) {
   }
   EXPECT_THAT(
       run->Errors()[0],
-      HasSubstr("by rank 0, micro-batch 1, samples 20, 21, 22 and 1 more of data.train"));
+      HasSubstr("comes from rank 0, micro-batch 1, samples 20, 21, 22 and 1 more of data.train"));
 }
 
 // The loss reaches the other ranks one step later, because no gradient shows the fault.
@@ -262,7 +262,7 @@ TEST_P(JoinSessionTest, ALossThatIsNotFiniteIsThatOfItsStepWhereNothingIsTrained
     EXPECT_THAT(error, HasSubstr("the loss of step 2 is not finite on rank 0"));
     EXPECT_THAT(
         error,
-        HasSubstr("by rank 0, micro-batch 1, samples 12, 13, 14 and 1 more of data.train"));
+        HasSubstr("comes from rank 0, micro-batch 1, samples 12, 13, 14 and 1 more of data.train"));
   }
 }
 

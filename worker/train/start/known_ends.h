@@ -1,6 +1,6 @@
-// Checks of whether a job must fail later, from the job file, the sizes of the data and the
-// position alone. A session calls them at its start, so that no training is lost. CheckBest is also
-// called before samples are skipped. Pure.
+// Checks that find, from the job file, data sizes and position alone, that a job must fail later. A
+// session calls them at its start, so that no training is lost. CheckBest is also called before
+// samples are skipped. Pure.
 #ifndef MUSTER_WORKER_TRAIN_START_KNOWN_ENDS_H_
 #define MUSTER_WORKER_TRAIN_START_KNOWN_ENDS_H_
 

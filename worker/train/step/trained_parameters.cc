@@ -117,6 +117,11 @@ bool TrainedParameters::HoldBack(bool shown) {
   std::optional<Mask> found;
   if (FirstFlipped() >= 0) {
     found = Flags();
+    if (!shown && pending_.has_value()) {
+      for (size_t i = 0; i < found->size(); ++i) {
+        if ((*found)[i] == in_force_[i]) (*found)[i] = (*pending_)[i];
+      }
+    }
     SetFlags(in_force_, tensors_);
   } else if (!shown) {
     return false;

@@ -81,8 +81,9 @@ class TrainedParameters {
   // Sets the pending flags, with `refresh: manual`, so that model code sees its own changes.
   void ShowPending();
   // Sets the flags back to those in force. The changes of model code become pending. `shown`: model
-  // code saw the pending flags, so a change that model code took back is no longer pending. Returns
-  // true if the pending changes are different from before.
+  // code saw the pending flags, so a change that model code took back is no longer pending. If
+  // model code did not see them, its changes are added to the pending ones. Returns true if the
+  // pending changes are different from before.
   bool HoldBack(bool shown);
   // The names of the pending parameters, in the model's order.
   std::vector<std::string> PendingNames() const;

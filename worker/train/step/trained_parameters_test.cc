@@ -143,6 +143,16 @@ TEST(TrainedParameters, WhatIsHeldBackIsPendingUntilModelCodeUndoesIt) {
   EXPECT_THAT(trained->PendingNames(), IsEmpty());
 }
 
+TEST(TrainedParameters, AChangeOfModelCodeThatDoesNotSeeThePendingOnesIsAdded) {
+  const auto parameters = Three();
+  const auto trained = Make(parameters);
+  Flip(parameters[0]);
+  EXPECT_TRUE(trained->HoldBack(false));
+  Flip(parameters[2]);
+  EXPECT_TRUE(trained->HoldBack(false));
+  EXPECT_THAT(trained->PendingNames(), ElementsAre("a.weight", "b.weight"));
+}
+
 TEST(TrainedParameters, WhatAnOperatorChangesIsNotPendingAnyMore) {
   const auto parameters = Three();
   const auto trained = Make(parameters);
