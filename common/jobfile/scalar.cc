@@ -141,15 +141,15 @@ std::string Meant(const std::string& text, const FieldDescriptor& field) {
   constexpr double kExact = 1e15;  // whole numbers up to here are exact
   const bool is_unsigned = field.cpp_type() == FieldDescriptor::CPPTYPE_UINT32 ||
                            field.cpp_type() == FieldDescriptor::CPPTYPE_UINT64;
-  const bool whole = std::abs(number) <= kExact && number == std::floor(number) &&
-                     (number >= 0 || !is_unsigned);
+  const bool whole =
+      std::abs(number) <= kExact && number == std::floor(number) && (number >= 0 || !is_unsigned);
   return whole ? absl::StrCat(static_cast<int64_t>(number)) : "";
 }
 
 std::string SetError(const YAML::Node& node, const FieldDescriptor& field, Read result) {
-  std::string error = absl::StrCat("found ", Found(node),
-                                   result == Read::kOutOfRange ? ", which does not fit" : "",
-                                   "; allowed: ", Expected(field));
+  std::string error =
+      absl::StrCat("found ", Found(node), result == Read::kOutOfRange ? ", which does not fit" : "",
+                   "; allowed: ", Expected(field));
   using Type = FieldDescriptor;
   const bool is_number =
       field.cpp_type() == Type::CPPTYPE_INT32 || field.cpp_type() == Type::CPPTYPE_UINT32 ||

@@ -144,9 +144,9 @@ TEST(SessionRollCall, ParametersThatNoRankUsedAreNamedOnceByTheLeader) {
              ASSERT_TRUE(rank.calls.CallNow().ok());
              // Each rank notes the unused parameters of the pieces that it updates.
              for (int step = 1; step <= 3; ++step) {
-               const auto plan = rank.Step(1, StepOutcome::kApplied,
-                                           number == 1 && step > 1 ? std::vector<size_t>{1, 3}
-                                                                   : std::vector<size_t>{});
+               const auto plan = rank.Step(
+                   1, StepOutcome::kApplied,
+                   number == 1 && step > 1 ? std::vector<size_t>{1, 3} : std::vector<size_t>{});
                ASSERT_TRUE(plan.ok()) << plan.status();
              }
              ASSERT_TRUE(rank.calls.CallNow().ok());
