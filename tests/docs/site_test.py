@@ -96,6 +96,14 @@ def test_each_page_is_in_the_site(site):
     assert pages - made == set()
 
 
+def test_the_index_names_each_page_and_outside_of_the_shelves_are_only_former_paths():
+    docs = ROOT / "docs"
+    pages = {str(path.relative_to(docs)) for path in docs.glob("*/*.md")}
+    named = re.findall(r"\]\(([\w-]+/[\w-]+\.md)\)", (docs / "index.md").read_text())
+    assert pages == set(named)
+    assert {path.stem for path in docs.glob("*.md")} == {*SHELVES, "index"}
+
+
 def test_the_site_loads_nothing_from_elsewhere(site):
     for page in site.rglob("*.html"):
         loaded = LOADED.findall(page.read_text())
