@@ -83,7 +83,7 @@ TEST_F(StartTest, ACheckpointThatIsNotThereIsRefused) {
   EXPECT_EQ(Problem("b"),
             "found b, but there is no job 'b'; to name the directory of a checkpoint, write it "
             "with a '/', such as ./b");
-  EXPECT_THAT(Problem("b@7"), EndsWith("such as ./b@7"));
+  EXPECT_THAT(Problem("b@7"), ::testing::EndsWith("such as ./b@7"));
   v1::Job job;
   ASSERT_TRUE(Submit(Spec(), "c", &job).ok());
   EXPECT_EQ(Problem("c"), "found c, but job 'c' has no checkpoint");
