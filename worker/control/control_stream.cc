@@ -26,7 +26,8 @@
 namespace muster::control {
 namespace {
 
-// The longest pause between two probes of the address before the first welcome, which says how long a lease is.
+// The longest pause between two probes of the address before the first welcome, which tells the
+// length of a lease.
 constexpr absl::Duration kFirstProbes = absl::Seconds(1);
 // The time within which a working coordinator acknowledges a report.
 constexpr absl::Duration kAnswersWithin = absl::Milliseconds(200);
