@@ -349,7 +349,8 @@ TEST_F(CoordinatorTest, AJobOnGpusRunsOnANodeWithGpus) {
   ASSERT_TRUE(Submit(spec, "a", &job).ok());
   EXPECT_EQ(job.state_reason(), "needs 1 GPU; no attached agent offers any");
   ASSERT_EQ(job.warnings_size(), 1);
-  EXPECT_EQ(job.warnings(0), "needs 1 GPU; no attached agent offers any");
+  EXPECT_EQ(job.warnings(0),
+            "needs 1 GPU; no attached agent offers any; it waits until nodes offer more");
 
   v1::AgentHello hello = FakeAgent::Hello("n2", 0);
   v1::Gpu* gpu = hello.add_gpus();
