@@ -118,9 +118,9 @@ absl::StatusOr<std::string> FindCoordinator(const std::string& text) {
                                                "'); `musterd --state ", text, "` starts one"));
   }
   if (absl::IsPermissionDenied(found.status())) {
-    return absl::PermissionDeniedError(
-        absl::StrCat(found.status().message(),
-                     "; run this as the user of musterd, or give an address ", "HOST:PORT"));
+    return absl::PermissionDeniedError(absl::StrCat(
+        found.status().message(), "; run this as the user of musterd, or give an address ",
+        "HOST:PORT"));
   }
   RETURN_IF_ERROR(found.status());
   ASSIGN_OR_RETURN(const Address address,

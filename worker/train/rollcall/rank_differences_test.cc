@@ -23,7 +23,7 @@ std::vector<absl::Status> OnThreeRanks(const Name& name) {
 
 TEST(RankDifferences, TheFirstParameterThatRanksDoNotWantAlikeIsNamed) {
   for (const absl::Status& status :
-       OnThreeRanks([](int rank, comm::Communicator*control) -> absl::Status {
+       OnThreeRanks([](int rank, comm::Communicator* control) -> absl::Status {
          std::vector<models::Parameter> parameters;
          for (const char* name : {"a", "b", "c"}) {
            parameters.push_back({name, at::zeros({1}).requires_grad_(true)});
@@ -39,7 +39,7 @@ TEST(RankDifferences, TheFirstParameterThatRanksDoNotWantAlikeIsNamed) {
 }
 
 TEST(RankDifferences, TheFirstCollectiveThatARankCalledOtherwiseIsNamed) {
-  for (const absl::Status& status : OnThreeRanks([](int rank, comm::Communicator*control) {
+  for (const absl::Status& status : OnThreeRanks([](int rank, comm::Communicator* control) {
          comm::FlightRecorder flight;
          for (int i = 1; i <= 80; ++i) {
            flight.Begin(0, rank == 1 && i == 70 ? "broadcast" : "all_reduce", {"sums", i});
@@ -55,7 +55,7 @@ TEST(RankDifferences, TheFirstCollectiveThatARankCalledOtherwiseIsNamed) {
 
 // Ranks may interleave the operations of two communicators differently.
 TEST(RankDifferences, CollectivesAreComparedWithinEachCommunicator) {
-  for (const absl::Status& status : OnThreeRanks([](int rank, comm::Communicator*control) {
+  for (const absl::Status& status : OnThreeRanks([](int rank, comm::Communicator* control) {
          comm::FlightRecorder flight;
          for (int step = 1; step <= 3; ++step) {
            for (const size_t channel : {rank == 2 ? 1 : 0, rank == 2 ? 0 : 1}) {
@@ -89,7 +89,7 @@ TEST(RankDifferences, TheOriginOfALossIsToldToAllRanks) {
   const absl::Status error = absl::OutOfRangeError("the loss is not finite");
   const auto tell = [&](const std::vector<std::string>& here) {
     std::vector<std::string> texts;
-    for (const absl::Status& status : OnThreeRanks([&](int rank, comm::Communicator*control) {
+    for (const absl::Status& status : OnThreeRanks([&](int rank, comm::Communicator* control) {
            return WithOrigin(error, here[rank], 3, control);
          })) {
       EXPECT_EQ(status.code(), error.code());

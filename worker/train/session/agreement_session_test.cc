@@ -235,14 +235,12 @@ TEST_F(OwnTokenizersTest, TheExportOfTheBestCheckpointNamesTheTokenizer) {
   EXPECT_EQ(file->header().metadata.at(exports::kTokenizerKey), "/t/0a.json");
 }
 
-INSTANTIATE_TEST_SUITE_P(Schema, AgreementSessionTest, testing::ValuesIn(AllPaths()),
-                         [](const auto& info) {
-                           std::string name = NameOf(info.param);
-                           std::replace_if(
-                               name.begin(), name.end(), [](char c) { return !std::isalnum(c); },
-                               '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Schema, AgreementSessionTest, testing::ValuesIn(AllPaths()), [](const auto& info) {
+      std::string name = NameOf(info.param);
+      std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace muster::train
