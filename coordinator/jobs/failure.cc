@@ -84,7 +84,7 @@ std::string Describe(const FailureNote& note) {
 
 namespace {
 
-// Returns "killed by signal 11 (SIGSEGV)". For a SIGKILL of an unknown sender also the usual cause.
+// Returns "killed by signal 11 (SIGSEGV)". For SIGKILL also the usual cause.
 std::string KilledBy(int signal) {
   const char* name = sigabbrev_np(signal);
   const std::string number = absl::StrCat("killed by signal ", signal);
@@ -96,9 +96,7 @@ std::string KilledBy(int signal) {
 }  // namespace
 
 FailureNote NoteForExit(const Job& job, uint32_t rank, const Exit& exit) {
-  // A new agent reports this for each worker of the former agent, whose workers died with it.
-  const bool with_its_agent =
-      exit.why == Exit::Why::kNodeFault && exit.cause == Exit::Cause::kSignal;
+  const bool with_its_agent = EndedWithItsAgent(exit);
   FailureNote note;
   switch (exit.cause) {
     case Exit::Cause::kSignal:

@@ -69,6 +69,11 @@ inline bool IsPlanned(Exit::Why why) {
   return why != Exit::Why::kUnknown && why != Exit::Why::kNodeFault;
 }
 
+// Returns whether the process ended because its agent did. A new agent tells of such processes.
+inline bool EndedWithItsAgent(const Exit& exit) {
+  return exit.why == Exit::Why::kNodeFault && exit.cause == Exit::Cause::kSignal;
+}
+
 // Makes the note about a process whose end was neither planned nor asked for.
 FailureNote NoteForExit(const Job& job, uint32_t rank, const Exit& exit);
 

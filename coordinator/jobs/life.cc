@@ -232,8 +232,7 @@ RanksToEnd OnExit(Job* job, uint32_t rank, const Exit& exit, const EndTimeouts& 
     return Interrupt(job, PlannedEnd(job->ranks[rank].node, why), now);
   }
   // A process that was lost with its agent may be the cause of the other processes' ends.
-  const bool with_its_agent = why == Exit::Why::kNodeFault && exit.cause == Exit::Cause::kSignal;
-  if (!with_its_agent && EndedAsTold(*job, exit, timeouts.kill, now)) {
+  if (!EndedWithItsAgent(exit) && EndedAsTold(*job, exit, timeouts.kill, now)) {
     Settle(job, now);
     return {};
   }
