@@ -91,8 +91,8 @@ std::string ToJson(const Manifest& manifest) {
   return json.dump(2) + "\n";
 }
 
-// Returns why the checkpoint in a folder cannot be read: there is none, it is damaged, or what
-// `status` says.
+// Returns why the checkpoint in a folder cannot be read: there is no checkpoint, or what `status`
+// says.
 std::string Unreadable(const std::string& directory, const absl::Status& status) {
   const std::filesystem::path file = std::filesystem::path(directory) / manifest::kFileName;
   std::error_code error;

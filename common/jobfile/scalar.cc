@@ -141,15 +141,15 @@ std::string Meant(const std::string& text, const FieldDescriptor& field) {
   constexpr double kExact = 1e15;  // whole numbers up to here are exact
   const bool is_unsigned = field.cpp_type() == FieldDescriptor::CPPTYPE_UINT32 ||
                            field.cpp_type() == FieldDescriptor::CPPTYPE_UINT64;
-  const bool whole =
-      std::abs(number) <= kExact && number == std::floor(number) && (number >= 0 || !is_unsigned);
+  const bool whole = std::abs(number) <= kExact && number == std::floor(number) &&
+                     (number >= 0 || !is_unsigned);
   return whole ? absl::StrCat(static_cast<int64_t>(number)) : "";
 }
 
 std::string SetError(const YAML::Node& node, const FieldDescriptor& field, Read result) {
-  std::string error =
-      absl::StrCat("found ", Found(node), result == Read::kOutOfRange ? ", which does not fit" : "",
-                   "; allowed: ", Expected(field));
+  std::string error = absl::StrCat("found ", Found(node),
+                                   result == Read::kOutOfRange ? ", which does not fit" : "",
+                                   "; allowed: ", Expected(field));
   using Type = FieldDescriptor;
   const bool is_number =
       field.cpp_type() == Type::CPPTYPE_INT32 || field.cpp_type() == Type::CPPTYPE_UINT32 ||
@@ -198,18 +198,18 @@ std::string Expected(const FieldDescriptor& field) {
   const std::string range = jobspec::AllowedNumbers(rule);
   if (!range.empty() && field.cpp_type() != FieldDescriptor::CPPTYPE_DOUBLE) {
     const bool has_most = rule.has_at_most() || rule.has_below();
-    return absl::StrCat("a whole number, ", range, has_most ? "" : ", at most ",
-                        has_most ? "" : Largest(field));
+    return absl::StrCat("a whole number, ", range,
+                        has_most ? "" : absl::StrCat(", at most ", Largest(field)));
   }
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_INT32:
-      return "a whole number from -2147483648 to 2147483647";
-    case FieldDescriptor::CPPTYPE_UINT32:
-      return "a whole number from 0 to 4294967295";
+      return absl::StrCat("a whole number from ", std::numeric_limits<int32_t>::min(), " to ",
+                          Largest(field));
     case FieldDescriptor::CPPTYPE_INT64:
       return "a whole number of 64 bits";
+    case FieldDescriptor::CPPTYPE_UINT32:
     case FieldDescriptor::CPPTYPE_UINT64:
-      return "a whole number from 0 to 18446744073709551615";
+      return absl::StrCat("a whole number from 0 to ", Largest(field));
     case FieldDescriptor::CPPTYPE_DOUBLE:
       return "a finite number";
     case FieldDescriptor::CPPTYPE_BOOL:
