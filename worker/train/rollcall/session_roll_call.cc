@@ -30,7 +30,6 @@ void LossReports::Add(int64_t step, int64_t samples, const models::Model& model)
   Waiting& added = waiting_.emplace_back();
   v1::StepMetrics& metrics = added.metrics;
   metrics.set_step(step);
-  metrics.set_loss(0);
   metrics.set_samples(samples);
   const models::InputSpec input = model.Input();
   if (input.kind == models::InputSpec::Kind::kTokens) metrics.set_tokens(samples * input.context);

@@ -144,9 +144,9 @@ TEST(SessionRollCall, ParametersThatNoRankUsedAreNamedOnceByTheLeader) {
              ASSERT_TRUE(rank.calls.CallNow().ok());
              // Each rank notes the unused parameters of the pieces that it updates.
              for (int step = 1; step <= 3; ++step) {
-               const auto plan = rank.Step(
-                   1, StepOutcome::kApplied,
-                   number == 1 && step > 1 ? std::vector<size_t>{1, 3} : std::vector<size_t>{});
+               const auto plan = rank.Step(1, StepOutcome::kApplied,
+                                           number == 1 && step > 1 ? std::vector<size_t>{1, 3}
+                                                                   : std::vector<size_t>{});
                ASSERT_TRUE(plan.ok()) << plan.status();
              }
              ASSERT_TRUE(rank.calls.CallNow().ok());
@@ -260,6 +260,21 @@ TEST(SessionRollCall, AHundredSkippedStepsInARowEndTheJob) {
           return;
         }
       });
+}
+
+TEST(LossReports, AStepWhoseLossNoCallReportedHasNoLossAndNoPerplexity) {
+  const auto model = *models::CreateFromJson(
+      "gpt2", {{"vocab_size", 8}, {"context", 2}, {"layers", 1}, {"heads", 1}, {"width", 4}}, 1);
+  LossReports reports(0);
+  reports.Add(1, 4, *model);
+  reports.Add(2, 4, *model);
+  const std::vector<v1::StepMetrics> complete = reports.Complete({.step = 2, .mean = 1.5}, *model);
+  ASSERT_EQ(complete.size(), 2u);
+  EXPECT_EQ(complete[0].step(), 1u);
+  EXPECT_FALSE(complete[0].has_loss());
+  EXPECT_FALSE(complete[0].has_perplexity());
+  EXPECT_DOUBLE_EQ(complete[1].loss(), 1.5);
+  EXPECT_DOUBLE_EQ(complete[1].perplexity(), std::exp(1.5));
 }
 
 TEST(SessionRollCall, WhoseLeaseIsOverGoesOnWithNoCall) {
