@@ -13,6 +13,7 @@ import argparse
 import os
 import pathlib
 import re
+import signal
 import sys
 import tempfile
 
@@ -74,6 +75,8 @@ def main():
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--strategies", default=",".join(STRATEGIES))
     arguments = parser.parse_args()
+    # SIGTERM raises, so that a terminated run ends its processes, too.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     print("| case | strategy | before, million | now, million | now to before |")
     print("|---|---|---|---|---|")
     for name in arguments.cases.split(","):

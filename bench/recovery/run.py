@@ -273,6 +273,8 @@ def main():
         "--as-shipped", action="store_true", help="also torchrun without the workaround"
     )
     arguments = parser.parse_args()
+    # SIGTERM raises, so that a terminated run ends its processes, too.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with tempfile.TemporaryDirectory(prefix="muster-bench-recovery-") as name:
         folder = pathlib.Path(name)
         if not arguments.programs:
