@@ -2,8 +2,8 @@
 """Instructions per training step, of two sets of programs: `bench/instructions/run.py --programs
 DIR --before DIR`.
 
-Seconds on a virtual machine differ by several percent from process to process; the number of
-instructions hardly differs. The workers run under Valgrind (cachegrind without its caches), in one
+Seconds on a virtual machine differ by several percent from process to process, so instructions are
+counted instead. The workers run under Valgrind (cachegrind without its caches), in one
 job of FEW steps and one of MANY steps for each case. The instructions per step are the difference
 of both jobs, divided by the difference of the steps, for all ranks together: what a worker does at
 its start and its end does not count. Valgrind hides AVX-512, so LibTorch's kernels are those for
