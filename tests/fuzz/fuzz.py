@@ -26,11 +26,16 @@ FILES = ["common/files/*.cc", "common/activity/*.cc"]
 SAFETENSORS = ["common/safetensors/parse.cc", "common/safetensors/plan.cc"] + [
     "common/safetensors/safetensors.cc",
     "common/safetensors/strict_json.cc",
+    "common/filekind/*.cc",
+    "common/utf8/*.cc",
 ]
 PICKLE = ["common/torchfile/pickle_reader.cc", "common/torchfile/pickle_document.cc"]
 SOURCES = {
     "idx": ["worker/data/idx.cc"],
-    "manifest": ["common/manifest/*.cc", "common/problems/*.cc"] + SAFETENSORS + FILES,
+    "manifest": ["common/manifest/*.cc", "common/problems/*.cc", "common/trainability/*.cc"]
+    + ["common/glob/*.cc", "common/jobfile/near_name.cc"]
+    + SAFETENSORS
+    + FILES,
     "npy": ["worker/data/npy.cc"],
     "pickle": PICKLE + SAFETENSORS + FILES,
     "safetensors": SAFETENSORS + FILES,
