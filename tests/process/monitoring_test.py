@@ -186,7 +186,7 @@ def test_a_training_cluster_is_scraped_without_errors_and_with_its_true_values(m
         for rule in group["rules"]:
             assert rule["health"] == "ok", rule
 
-    # The second job must not start: workers that are killed while they start leave a temporary file.
+    # The second job must not start: workers that are killed at their start leave a temporary file.
     muster.cli("stop", "second", "--wait")
     # The last values of a job that has ended are seen.
     muster.cli("stop", "first", "--wait")
