@@ -57,6 +57,7 @@ def requirements(torch, stubs):
         f"torch=={torch}.*",
         "xxhash>=2",
         'pandas; extra == "pandas"',
+        'safetensors; extra == "export"',
         'tokenizers; extra == "data"',
     ]
 
@@ -76,6 +77,7 @@ def metadata(version, required, readme):
         ("Requires-Python", ">=3.10"),
         *(("Requires-Dist", one) for one in required),
         ("Provides-Extra", "data"),
+        ("Provides-Extra", "export"),
         ("Provides-Extra", "pandas"),
         ("Description-Content-Type", "text/markdown"),
     ]

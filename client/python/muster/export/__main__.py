@@ -1,0 +1,50 @@
+"""Exports a model from the command line: python -m muster.export module:factory --out FOLDER.
+
+The factory is a function without arguments that returns (model, example), as muster.export.export
+takes them."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+
+from muster.export import NotExportable, export
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m muster.export", description=__doc__)
+    parser.add_argument("factory", help="module:function; the function returns (model, example)")
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="the folder to write")
+    parser.add_argument(
+        "--unit",
+        action="append",
+        metavar="PATTERN",
+        help="modules that become units, instead of those found by themselves; may be repeated",
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace what an earlier export wrote"
+    )
+    arguments = parser.parse_args()
+    module, _, name = arguments.factory.partition(":")
+    if not name:
+        parser.error(f"factory: found '{arguments.factory}'; expected module:function")
+    sys.path.insert(0, os.getcwd())
+    model, example = getattr(importlib.import_module(module), name)()
+    try:
+        export(
+            model,
+            example,
+            arguments.out,
+            units=arguments.unit or "auto",
+            overwrite=arguments.overwrite,
+        )
+    except (NotExportable, FileExistsError) as error:
+        print(f"muster.export: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
