@@ -38,7 +38,8 @@ bool IsSame(const std::string& a, const std::string& b) {
 }
 
 bool IsRead(const std::string& path, const std::string& input) {
-  if (IsSame(path, input)) return true;
+  // An input may be a folder, all files of which are read.
+  if (IsSame(path, input) || IsSame(files::ParentDirectory(path), input)) return true;
   return absl::EndsWith(input, ".index.json") && fnmatch(kShards, NameOf(path).c_str(), 0) == 0 &&
          IsSame(files::ParentDirectory(path), files::ParentDirectory(input));
 }
@@ -154,7 +155,8 @@ absl::Status CheckConfig(const std::string& path, const std::string& config,
 
 absl::Status CheckHoldsNoInput(const std::string& folder, const Inputs& inputs) {
   for (const auto& [setting, input] : inputs) {
-    if (input.empty() || !IsSame(folder, files::ParentDirectory(input))) continue;
+    if (input.empty()) continue;
+    if (!IsSame(folder, files::ParentDirectory(input)) && !IsSame(folder, input)) continue;
     return absl::FailedPreconditionError(absl::StrCat(folder, " holds ", input, ", which is read (",
                                                       setting, "); choose another folder"));
   }

@@ -89,8 +89,11 @@ v1::SpecProblems CheckFiles(const v1::JobSpec& spec) {
       if (!problem.empty()) problems.Add(value.path, absl::StrCat("no checkpoint: ", problem));
       return;
     }
-    if (jobspec::RuleOf(*value.field).text() != v1::FieldRule::INPUT_PATH) return;
-    const std::string problem = Problem(value.String());
+    const v1::FieldRule::Text text = jobspec::RuleOf(*value.field).text();
+    const bool folder = text == v1::FieldRule::EXPORTED_FOLDER;
+    if (!folder && text != v1::FieldRule::INPUT_PATH) return;
+    const std::string problem =
+        Problem(folder ? files::JoinPath(value.String(), "manifest.json") : value.String());
     if (!problem.empty()) problems.Add(value.path, problem);
   });
   for (int i = 0; i < spec.stages_size(); ++i) {

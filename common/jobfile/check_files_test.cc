@@ -27,7 +27,7 @@ TEST(CheckFiles, NamesTheInputsThatAreMissingEmptyOrNoFiles) {
   spec.mutable_data()->mutable_validate()->mutable_safetensors()->add_path(folder.path());
   // Outputs may be absent.
   spec.mutable_checkpoint()->set_directory(folder.Path("none"));
-  spec.mutable_export_()->set_path(folder.Path("none"));
+  spec.mutable_export_()->set_path(folder.Path("none/weights"));
 
   const v1::SpecProblems problems = CheckFiles(spec);
   ASSERT_EQ(problems.problems_size(), 3) << problems.DebugString();

@@ -75,6 +75,8 @@ std::string AllowedText(const v1::FieldRule& rule) {
     case v1::FieldRule::INPUT_PATH:
     case v1::FieldRule::OUTPUT_PATH:
       return "a path";
+    case v1::FieldRule::EXPORTED_FOLDER:
+      return "the path of a folder that muster.export wrote";
     case v1::FieldRule::DURATION:
       return kAllowedDurations;
     case v1::FieldRule::PATTERN:
@@ -240,6 +242,7 @@ class RuleChecker {
     switch (rule.text()) {
       case v1::FieldRule::INPUT_PATH:
       case v1::FieldRule::OUTPUT_PATH:
+      case v1::FieldRule::EXPORTED_FOLDER:
         if (text.empty()) return found("is empty");
         if (text[0] != '/') {
           problems_.Add(value.path, absl::StrCat("found '", text, "'; allowed: an absolute path"));
@@ -284,7 +287,8 @@ const v1::FieldRule& RuleOf(const FieldDescriptor& field) {
 
 bool IsPath(const FieldDescriptor& field) {
   const v1::FieldRule::Text text = RuleOf(field).text();
-  return text == v1::FieldRule::INPUT_PATH || text == v1::FieldRule::OUTPUT_PATH;
+  return text == v1::FieldRule::INPUT_PATH || text == v1::FieldRule::OUTPUT_PATH ||
+         text == v1::FieldRule::EXPORTED_FOLDER;
 }
 
 void FillDefaults(Message* message) {
@@ -336,7 +340,8 @@ std::string AllowedNumbers(const v1::FieldRule& rule) {
 std::vector<std::pair<std::string, std::string>> InputFiles(const v1::JobSpec& spec) {
   std::vector<std::pair<std::string, std::string>> inputs;
   ForEachValue(spec, [&](const FieldValue& value) {
-    if (RuleOf(*value.field).text() == v1::FieldRule::INPUT_PATH) {
+    const v1::FieldRule::Text text = RuleOf(*value.field).text();
+    if (text == v1::FieldRule::INPUT_PATH || text == v1::FieldRule::EXPORTED_FOLDER) {
       inputs.emplace_back(value.path, value.String());
     }
   });

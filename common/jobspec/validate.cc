@@ -72,6 +72,7 @@ class Validator {
       case v1::ModelSpec::kTorchscript:
         return Torchscript(model.torchscript());
       case v1::ModelSpec::kMlp:
+      case v1::ModelSpec::kExported:
       case v1::ModelSpec::kPlugin:
       case v1::ModelSpec::KIND_NOT_SET:
         return;

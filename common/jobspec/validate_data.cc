@@ -22,6 +22,7 @@ Reads WhatReads(const v1::ModelSpec& model) {
     case v1::ModelSpec::kTorchscript:
       if (model.torchscript().vocab_size() > 0) return Reads::kTokens;
       return model.torchscript().inputs().empty() ? Reads::kUnknown : Reads::kRows;
+    case v1::ModelSpec::kExported:
     case v1::ModelSpec::kPlugin:
     case v1::ModelSpec::KIND_NOT_SET:
       return Reads::kUnknown;

@@ -13,4 +13,9 @@ at::Generator NewGenerator(c10::Device device) {
       .getNewGenerator(device.index());
 }
 
+at::Generator ProcessGenerator(c10::Device device) {
+  at::globalContext().lazyInitDevice(device.type());
+  return at::globalContext().defaultGenerator(device);
+}
+
 }  // namespace muster::device

@@ -11,6 +11,10 @@ namespace muster::device {
 // than on the CPU.
 at::Generator NewGenerator(c10::Device device);
 
+// Returns the generator of this device from which operations draw that get no generator. All
+// threads of the process share it.
+at::Generator ProcessGenerator(c10::Device device);
+
 }  // namespace muster::device
 
 #endif  // MUSTER_WORKER_DEVICE_GENERATOR_H_

@@ -1,6 +1,7 @@
 #include "worker/models/registry.h"
 
 #include "worker/models/built_in.h"
+#include "worker/models/exported/exported.h"
 #include "worker/models/plugin/plugin.h"
 #include "worker/models/torchscript/torchscript.h"
 
@@ -20,6 +21,8 @@ absl::StatusOr<std::unique_ptr<Model>> Create(const v1::ModelSpec& spec, uint64_
       return CreateTorchscript(spec.torchscript());
     case v1::ModelSpec::kPlugin:
       return CreatePlugin(spec.plugin(), seed);
+    case v1::ModelSpec::kExported:
+      return CreateExported(spec.exported());
     case v1::ModelSpec::KIND_NOT_SET:
       break;
   }

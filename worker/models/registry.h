@@ -14,7 +14,7 @@ namespace muster::models {
 
 // Makes a model with initial values, which depend only on (seed, parameter name). Does not read the
 // `weights` of spec. spec: valid, with its defaults (common/jobspec). Errors: INVALID_ARGUMENT if
-// no kind of model is set; those of CreateTorchscript and CreatePlugin.
+// no kind of model is set; those of CreateTorchscript, CreateExported and CreatePlugin.
 absl::StatusOr<std::unique_ptr<Model>> Create(const v1::ModelSpec& spec, uint64_t seed);
 
 }  // namespace muster::models

@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "torch/csrc/jit/api/module.h"
-#include "worker/models/torchscript/allowed_operators.h"
+#include "worker/models/allowed_operators.h"
 #include "worker/models/torchscript/script_fixture.h"
 
 namespace muster::models {

@@ -14,7 +14,7 @@
 #include "torch/csrc/jit/api/compilation_unit.h"
 #include "torch/csrc/jit/api/function_impl.h"
 #include "torch/csrc/jit/ir/ir.h"
-#include "worker/models/torchscript/allowed_operators.h"
+#include "worker/models/allowed_operators.h"
 #include "worker/models/torchscript/place.h"
 
 namespace muster::models {

@@ -174,7 +174,7 @@ absl::Status CheckKnownEnds(Loaded& loaded) {
         division, *single);
   }
   // With per_rank 1, the first step shows the error, and the code of a plug-in need not run twice.
-  const bool unknown = model.has_torchscript() || model.has_plugin();
+  const bool unknown = model.has_torchscript() || model.has_exported() || model.has_plugin();
   if (!unknown || job.batch.per_rank == 1) return absl::OkStatus();
   std::string why;
   if (loaded.opened().leader()) why = WhyNoSingleSample(job, *data.dataset);

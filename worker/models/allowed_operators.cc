@@ -1,4 +1,4 @@
-#include "worker/models/torchscript/allowed_operators.h"
+#include "worker/models/allowed_operators.h"
 
 #include <set>
 
@@ -43,27 +43,26 @@ aminmax angle any append arange arccos arccosh arcsin arcsinh arctan arctan2 arc
 argsort argwhere as_strided as_tensor asin asinh atan atan2 atanh atleast_1d atleast_2d atleast_3d
 avg_pool1d avg_pool2d avg_pool3d baddbmm bartlett_window batch_norm bernoulli bilinear bin
 binary_cross_entropy binary_cross_entropy_with_logits bincount binomial bitwise_and
-bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor blackman_window
-block_diag bmm Bool broadcast_shapes broadcast_tensors broadcast_to bucketize capitalize
-cartesian_prod cat cauchy cdist ceil celu center chain_matmul chalf channel_shuffle cholesky
-cholesky_inverse cholesky_solve chr chunk clamp clamp_max clamp_min clear clip clone coalesce
-col2im column_stack combinations Complex complex ComplexImplicit concat concatenate conj
-conj_physical constant_pad_nd contiguous conv1d conv2d conv3d conv_transpose1d conv_transpose2d
-conv_transpose3d convolution copy copysign corrcoef cos cosh cosine_embedding_loss
-cosine_similarity count count_nonzero cov cpu cross cross_entropy_loss ctc_loss cuda cummax cummin
-cumprod cumsum cumulative_trapezoid data deg2rad degrees Delete dense_dim det detach device diag
-diag_embed diagflat diagonal diagonal_scatter dict diff digamma dim dist div divide divmod dot
-dropout dsplit dstack einsum element_size elu embedding embedding_bag embedding_renorm empty
-empty_like endswith eq equal erf erfc erfinv exp exp2 expand expand_as expandtabs expm1 exponential
-extend eye fabs factorial fake_quantize_per_channel_affine fake_quantize_per_tensor_affine
-feature_alpha_dropout feature_dropout fft_fft fft_fft2 fft_fftfreq fft_fftn fft_fftshift fft_hfft
-fft_hfft2 fft_hfftn fft_ifft fft_ifft2 fft_ifftn fft_ifftshift fft_ihfft fft_ihfft2 fft_ihfftn
-fft_irfft fft_irfft2 fft_irfftn fft_rfft fft_rfft2 fft_rfftfreq fft_rfftn fill fill_diagonal find
-fix flatten flip fliplr flipud Float float_power FloatImplicit floor floor_divide floordiv fmax
-fmin fmod format frac fractional_max_pool2d fractional_max_pool3d frexp frobenius_norm full
-full_like gamma gather gcd ge gelu geometric ger get get_device glu grad gradient greater
-greater_equal grid_sampler grid_sampler_2d grid_sampler_3d group_norm gru gru_cell gt
-hamming_window hann_window hardshrink hardsigmoid hardswish hardtanh heaviside hex
+bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor blackman_window block_diag
+bmm Bool broadcast_shapes broadcast_tensors broadcast_to bucketize capitalize cartesian_prod cat
+cauchy cdist ceil celu center chain_matmul chalf channel_shuffle cholesky cholesky_inverse
+cholesky_solve chr chunk clamp clamp_max clamp_min clear clip clone coalesce col2im column_stack
+combinations Complex complex ComplexImplicit concat concatenate conj conj_physical constant_pad_nd
+contiguous conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution copy
+copysign corrcoef cos cosh cosine_embedding_loss cosine_similarity count count_nonzero cov cpu cross
+cross_entropy_loss ctc_loss cuda cummax cummin cumprod cumsum cumulative_trapezoid data deg2rad
+degrees Delete dense_dim det detach device diag diag_embed diagflat diagonal diagonal_scatter dict
+diff digamma dim dist div divide divmod dot dropout dsplit dstack einsum element_size elu embedding
+embedding_bag embedding_renorm empty empty_like endswith eq equal erf erfc erfinv exp exp2 expand
+expand_as expandtabs expm1 exponential extend eye fabs factorial fake_quantize_per_channel_affine
+fake_quantize_per_tensor_affine feature_alpha_dropout feature_dropout fft_fft fft_fft2 fft_fftfreq
+fft_fftn fft_fftshift fft_hfft fft_hfft2 fft_hfftn fft_ifft fft_ifft2 fft_ifftn fft_ifftshift
+fft_ihfft fft_ihfft2 fft_ihfftn fft_irfft fft_irfft2 fft_irfftn fft_rfft fft_rfft2 fft_rfftfreq
+fft_rfftn fill fill_diagonal find fix flatten flip fliplr flipud Float float_power FloatImplicit
+floor floor_divide floordiv fmax fmin fmod format frac fractional_max_pool2d fractional_max_pool3d
+frexp frobenius_norm full full_like gamma gather gcd ge gelu geometric ger get get_device glu grad
+gradient greater greater_equal grid_sampler grid_sampler_2d grid_sampler_3d group_norm gru gru_cell
+gt hamming_window hann_window hardshrink hardsigmoid hardswish hardtanh heaviside hex
 hinge_embedding_loss histc histogram histogramdd hsplit hstack huber_loss hypot i0 igamma igammac
 im2col imag index index_add index_copy index_fill index_put index_reduce index_select indices inner
 insert instance_norm Int IntImplicit inverse is_autocast_cpu_enabled is_autocast_enabled
@@ -115,14 +114,15 @@ special_shifted_chebyshev_polynomial_t special_shifted_chebyshev_polynomial_u
 special_shifted_chebyshev_polynomial_v special_shifted_chebyshev_polynomial_w special_sinc
 special_softmax special_spherical_bessel_j0 special_xlog1py special_xlogy special_zeta split
 split_with_sizes splitlines sqrt square squeeze stack startswith std std_mean stft str stride strip
-sub subtract sum sum_to_size svd swapaxes swapcase swapdims t take take_along_dim tan tanh tensor
-tensor_split tensordot threshold tile title to to_dense to_padded_tensor to_sparse topk trace
-transpose trapezoid trapz triangular_solve tril tril_indices triplet_margin_loss triu triu_indices
-true_divide trunc type_as unbind unflatten unfold uniform unique_consecutive unique_dim
-unique_dim_consecutive unsafe_chunk unsafe_split unsafe_split_with_sizes unsqueeze update upper
-upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d
-upsample_nearest3d upsample_trilinear3d values vander var var_mean vdot view view_as
-view_as_complex view_as_real vsplit vstack warn where xlogy zero zeros zeros_like zfill
+sub subtract sum sum_to_size svd swapaxes swapcase swapdims sym_numel sym_size sym_storage_offset
+sym_stride t take take_along_dim tan tanh tensor tensor_split tensordot threshold tile title to
+to_dense to_padded_tensor to_sparse topk trace transpose trapezoid trapz triangular_solve tril
+tril_indices triplet_margin_loss triu triu_indices true_divide trunc type_as unbind unflatten unfold
+uniform unique_consecutive unique_dim unique_dim_consecutive unsafe_chunk unsafe_split
+unsafe_split_with_sizes unsqueeze update upper upsample_bicubic2d upsample_bilinear2d
+upsample_linear1d upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_trilinear3d
+values vander var var_mean vdot view view_as view_as_complex view_as_real vsplit vstack warn where
+xlogy zero zeros zeros_like zfill
 )";
 
 using Names = std::set<absl::string_view>;

@@ -1,0 +1,256 @@
+#include "worker/models/exported/exported.h"
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status/status.h"
+#include "worker/models/deferred_values.h"
+#include "worker/models/exported/folder.h"
+#include "worker/models/exported/graph.h"
+#include "worker/models/exported/run.h"
+#include "worker/models/output_check.h"
+
+namespace muster::models {
+namespace {
+
+using exported::Folder;
+using exported::Graph;
+using exported::GraphUnit;
+using exported::Manifest;
+using exported::StateTensor;
+using exported::TensorShape;
+
+// The tensors of a model by name.
+using ByName = std::map<std::string, at::Tensor>;
+
+// What all units of a model share.
+struct Program {
+  std::string who;
+  Graph train;
+  Graph evaluate;
+  ByName constants;
+  std::vector<int64_t> row;     // the shape of a row of numbers; empty: tokens
+  std::vector<int64_t> result;  // the shape of the result; the first size is any
+};
+
+class ExportedUnit : public Unit {
+ public:
+  ExportedUnit(std::shared_ptr<const Program> program, size_t index, const ByName& tensors)
+      : Unit(program->train.units[index].tensors.name),
+        program_(std::move(program)),
+        index_(index),
+        who_(name().empty() ? program_->who
+                            : absl::StrCat(program_->who, ": unit '", name(), "'")) {
+    const exported::UnitTensors& own = program_->train.units[index].tensors;
+    for (const std::string& name : own.parameters) AddParameter(name, tensors.at(name));
+    for (const std::string& name : own.buffers) AddBuffer(name, tensors.at(name));
+    // Only the root has units below.
+    for (size_t i = 1; index == 0 && i < program_->train.units.size(); ++i) {
+      AddChild(std::make_unique<ExportedUnit>(program_, i, tensors));
+    }
+  }
+
+  Tensors ForwardMany(const Tensors& inputs, ForwardContext& context) override {
+    const GraphUnit& unit =
+        (context.training() ? program_->train : program_->evaluate).units[index_];
+    if (inputs.size() != unit.inputs.size()) {
+      throw ModelError(
+          absl::StrCat(who_, ": expected ", unit.inputs.size(), " inputs, found ", inputs.size()));
+    }
+    Tensors tensors = inputs;
+    if (index_ == 0) {
+      if (!program_->row.empty()) tensors[0] = InRows(tensors[0], program_->row);
+      // The batch must keep its values.
+      for (const int input : unit.written_inputs) tensors[input] = tensors[input].clone();
+    }
+    for (const Parameter& one : own_parameters()) tensors.push_back(one.tensor);
+    for (const Buffer& one : own_buffers()) tensors.push_back(one.tensor);
+    AddConstants(unit, &tensors);
+    const std::function<Tensors(size_t, const Tensors&)> call = [&](size_t child,
+                                                                    const Tensors& given) {
+      return context.CallMany(*children()[child - 1], given);
+    };
+    Tensors outputs = exported::RunUnit(unit, std::move(tensors), {who_, context, call});
+    if (index_ == 0) {
+      CheckResult(outputs[0], inputs[0].size(0));
+    } else {
+      CheckOwnMemory(outputs);
+    }
+    return outputs;
+  }
+
+ private:
+  // The data and the loss were chosen for the shape in the manifest.
+  void CheckResult(const at::Tensor& result, int64_t samples) const {
+    std::vector<int64_t> expected = program_->result;
+    expected[0] = samples;
+    if (result.sizes() == at::IntArrayRef(expected)) return;
+    throw ModelError(absl::StrCat(who_, ": expected a result of [", absl::StrJoin(expected, ", "),
+                                  "] as in manifest.json, found ", Describe(result)));
+  }
+
+  // A strategy frees the unit's parameters after the call.
+  void CheckOwnMemory(const Tensors& outputs) const {
+    for (const at::Tensor& one : outputs) {
+      for (const Parameter& parameter : own_parameters()) {
+        if (!one.is_alias_of(parameter.tensor)) continue;
+        throw ModelError(absl::StrCat(who_, ": returns its parameter '", parameter.name,
+                                      "' or a view of it; expected a result that was computed"));
+      }
+    }
+  }
+
+  // Adds the constants that the unit uses, on the device of its other tensors.
+  void AddConstants(const GraphUnit& unit, Tensors* tensors) {
+    c10::Device device = c10::kCPU;
+    for (const at::Tensor& one : *tensors) {
+      if (!one.device().is_cpu()) device = one.device();
+    }
+    for (const std::string& name : unit.constants) {
+      at::Tensor& constant = constants_[name];
+      if (!constant.defined()) constant = program_->constants.at(name);
+      if (constant.device() != device) constant = constant.to(device);
+      tensors->push_back(constant);
+    }
+  }
+
+  const std::shared_ptr<const Program> program_;
+  const size_t index_;  // in the units of the graphs
+  const std::string who_;
+  ByName constants_;
+};
+
+// Returns the data that a model with this manifest takes. INVALID_ARGUMENT if there is none.
+absl::StatusOr<InputSpec> InputOf(const Manifest& manifest) {
+  const TensorShape& input = manifest.inputs[0];
+  if (manifest.output.type != at::kFloat) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "manifest.json: output: expected float32, found ", c10::toString(manifest.output.type)));
+  }
+  const TensorShape& output = manifest.output;
+  const auto wrong = [](const std::string& what) {
+    return absl::InvalidArgumentError(absl::StrCat("manifest.json: ", what));
+  };
+  if (manifest.inputs.size() != 1) {
+    return wrong(absl::StrCat("expected one input, found ", manifest.inputs.size()));
+  }
+  if (manifest.returns_loss) return wrong("expected logits as the output, found a loss");
+  const auto fixed = [](const TensorShape& shape, size_t begin) {
+    for (size_t i = begin; i < shape.dimensions.size(); ++i) {
+      if (!shape.dimensions[i].size.has_value()) return false;
+    }
+    return true;
+  };
+  if (!fixed(input, 1) || !fixed(output, 1) || output.dimensions.size() < 2) {
+    return wrong("expected an input and an output of which only the number of samples is free");
+  }
+  const int64_t classes = *output.dimensions.back().size;
+  if (input.type == at::kLong && input.dimensions.size() == 2 && output.dimensions.size() == 3 &&
+      output.dimensions[1].size == input.dimensions[1].size) {
+    return InputSpec{.kind = InputSpec::Kind::kTokens,
+                     .vocab_size = classes,
+                     .context = *input.dimensions[1].size};
+  }
+  if (input.type == at::kFloat && output.dimensions.size() == 2) {
+    InputSpec spec{.kind = InputSpec::Kind::kRows, .row_elements = 1, .classes = classes};
+    for (size_t i = 1; i < input.dimensions.size(); ++i) {
+      if (__builtin_mul_overflow(spec.row_elements, *input.dimensions[i].size,
+                                 &spec.row_elements)) {
+        return wrong("the input has more numbers than int64 can count");
+      }
+    }
+    return spec;
+  }
+  return wrong(
+      "expected tokens int64 [batch, context] with logits [batch, context, vocabulary], "
+      "or rows float32 [batch, ...] with logits [batch, classes]");
+}
+
+class ExportedModel : public Model {
+ public:
+  ExportedModel(std::string who, std::unique_ptr<Unit> root, InputSpec input, const Folder& folder)
+      : Model("exported", std::move(root)),
+        who_(std::move(who)),
+        input_(std::move(input)),
+        ties_(folder.manifest.ties),
+        config_(folder.config) {
+    for (const StateTensor& one : folder.manifest.parameters) source_order_.push_back(one.name);
+  }
+
+  std::string name() const override { return who_; }
+  std::string HuggingFaceConfig() const override { return config_; }
+  std::vector<std::string> SourceOrder() const override { return source_order_; }
+
+  WeightName ResolveWeight(const std::string& name) const override {
+    const auto tie = ties_.find(name);
+    return Model::ResolveWeight(tie == ties_.end() ? name : tie->second);
+  }
+
+ protected:
+  InputSpec UnitsInput() const override { return input_; }
+
+ private:
+  const std::string who_;
+  const InputSpec input_;
+  const std::map<std::string, std::string> ties_;
+  const std::string config_;
+  std::vector<std::string> source_order_;
+};
+
+// Makes the tensors of the folder's parameters and buffers.
+ByName MakeTensors(const Folder& folder) {
+  ByName tensors;
+  DeferredValues* const deferred = DeferredValues::Current();
+  const auto reader = [&](const StateTensor& one) {
+    return [file = folder.weights, entry = folder.weights->Find(one.name), type = one.type](
+               int64_t begin, int64_t end) {
+      return exported::ReadRange(*file, *entry, type, begin, end);
+    };
+  };
+  const auto whole = [&](const StateTensor& one) {
+    int64_t elements = 1;
+    for (const int64_t size : one.shape) elements *= size;
+    return reader(one)(0, elements).view(one.shape);
+  };
+  for (const StateTensor& one : folder.manifest.parameters) {
+    at::Tensor& tensor = tensors[one.name];
+    tensor = deferred != nullptr ? deferred->AddInRanges(one.shape, reader(one)) : whole(one);
+  }
+  for (const StateTensor& one : folder.manifest.buffers) tensors[one.name] = whole(one);
+  return tensors;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Model>> CreateExported(const std::string& path) {
+  const std::string who = absl::StrCat("exported ", path);
+  ASSIGN_OR_RETURN(Folder folder, exported::OpenFolder(path));
+  auto input = InputOf(folder.manifest);
+  if (!input.ok()) return Annotate(input.status(), who);
+  ByName tensors;
+  try {
+    tensors = MakeTensors(folder);
+  } catch (const ModelError& error) {
+    return absl::FailedPreconditionError(absl::StrCat(who, ": ", error.what()));
+  }
+  std::vector<int64_t> row;
+  if (input->kind == InputSpec::Kind::kRows) {
+    const auto& dimensions = folder.manifest.inputs[0].dimensions;
+    for (size_t i = 1; i < dimensions.size(); ++i) row.push_back(*dimensions[i].size);
+  }
+  std::vector<int64_t> result;
+  for (const auto& one : folder.manifest.output.dimensions) result.push_back(one.size.value_or(0));
+  auto program = std::make_shared<const Program>(
+      Program{who, std::move(folder.train), std::move(folder.evaluate), std::move(folder.constants),
+              std::move(row), std::move(result)});
+  auto root = std::make_unique<ExportedUnit>(std::move(program), 0, tensors);
+  for (const StateTensor& one : folder.manifest.parameters) {
+    tensors.at(one.name).requires_grad_(one.trainable);
+  }
+  return std::make_unique<ExportedModel>(who, std::move(root), *std::move(input), folder);
+}
+
+}  // namespace muster::models

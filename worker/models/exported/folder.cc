@@ -1,0 +1,302 @@
+#include "worker/models/exported/folder.h"
+
+#include <set>
+#include <utility>
+
+#include "ATen/ops/empty.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/files/files.h"
+#include "common/files/mapped_file.h"
+#include "common/safetensors/strict_json.h"
+#include "common/status/status.h"
+#include "worker/device/memory.h"
+#include "worker/models/exported/argument.h"
+#include "worker/models/exported/json_fields.h"
+#include "worker/models/unit.h"
+
+namespace muster::models::exported {
+namespace {
+
+using nlohmann::json;
+using safetensors::DType;
+
+// Far more than any model has; bounds for hostile files.
+constexpr uint64_t kLargestJson = uint64_t{1} << 28;
+constexpr uint64_t kLargestConfig = uint64_t{1} << 20;
+constexpr uint64_t kLargestConstants = uint64_t{1} << 32;
+
+absl::Status CheckSize(const std::string& path, uint64_t found, uint64_t largest) {
+  if (found <= largest) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": expected at most ", largest, " bytes, found ", found));
+}
+
+absl::StatusOr<json> ReadJson(const std::string& path) {
+  ASSIGN_OR_RETURN(const files::MappedFile file, files::MappedFile::Open(path));
+  RETURN_IF_ERROR(CheckSize(path, file.size(), kLargestJson));
+  auto parsed = safetensors::ParseStrictJson(file.data(), file.size());
+  if (!parsed.ok()) return Annotate(parsed.status(), path);
+  return parsed;
+}
+
+std::optional<c10::ScalarType> ScalarTypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kBool:
+      return at::kBool;
+    case DType::kU8:
+      return at::kByte;
+    case DType::kI8:
+      return at::kChar;
+    case DType::kI16:
+      return at::kShort;
+    case DType::kI32:
+      return at::kInt;
+    case DType::kI64:
+      return at::kLong;
+    case DType::kF16:
+      return at::kHalf;
+    case DType::kBF16:
+      return at::kBFloat16;
+    case DType::kF32:
+      return at::kFloat;
+    case DType::kF64:
+      return at::kDouble;
+    default:
+      return std::nullopt;
+  }
+}
+
+absl::StatusOr<std::vector<int64_t>> Sizes(const json& object) {
+  ASSIGN_OR_RETURN(const json* list, List(object, "shape"));
+  std::vector<int64_t> sizes;
+  for (const json& one : *list) {
+    if (!one.is_number_unsigned() || one.get<uint64_t>() > INT64_MAX) {
+      return Annotate(Expected("sizes", one), "shape");
+    }
+    sizes.push_back(one.get<int64_t>());
+  }
+  return sizes;
+}
+
+absl::StatusOr<TensorShape> ReadShape(const json& object) {
+  TensorShape shape;
+  ASSIGN_OR_RETURN(const std::string type, Text(object, "dtype"));
+  ASSIGN_OR_RETURN(shape.type, TypeOf(type));
+  ASSIGN_OR_RETURN(const json* list, List(object, "shape"));
+  for (const json& one : *list) {
+    Dimension dimension;
+    if (one == "batch" || one == "sequence") {
+      dimension.is_batch = one == "batch";
+    } else if (one.is_number_unsigned() && one.get<uint64_t>() <= INT64_MAX) {
+      dimension.size = one.get<int64_t>();
+    } else {
+      return Annotate(Expected("a size, \"batch\" or \"sequence\"", one), "shape");
+    }
+    shape.dimensions.push_back(dimension);
+  }
+  return shape;
+}
+
+class ManifestReader {
+ public:
+  absl::StatusOr<Manifest> Read(const json& file) {
+    ASSIGN_OR_RETURN(const int64_t format, Integer(file, "format"));
+    if (format != 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("format: expected 1, found ", format,
+                       "; export the model again with the muster.export of the worker's version"));
+    }
+    RETURN_IF_ERROR(ReadInputs(file));
+    ASSIGN_OR_RETURN(const json* output, Object(file, "output"));
+    ASSIGN_OR_RETURN(manifest_.output, ReadShape(*output));
+    ASSIGN_OR_RETURN(const std::string kind, Text(*output, "kind"));
+    if (kind != "logits" && kind != "loss") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("output: kind: expected logits or loss, found '", Shown(kind), "'"));
+    }
+    manifest_.returns_loss = kind == "loss";
+    manifest_.units.push_back({});
+    index_[""] = 0;
+    ASSIGN_OR_RETURN(const json* units, List(file, "units"));
+    for (const json& one : *units) {
+      if (!one.is_string()) return Annotate(Expected("names", one), "units");
+      const std::string name = one.get<std::string>();
+      if (!index_.emplace(name, manifest_.units.size()).second) {
+        return absl::InvalidArgumentError(absl::StrCat("units: has '", Shown(name), "' twice"));
+      }
+      manifest_.units.push_back({.name = name});
+    }
+    RETURN_IF_ERROR(ReadTensors(file, "parameters", /*parameters=*/true, &manifest_.parameters));
+    RETURN_IF_ERROR(ReadTensors(file, "buffers", /*parameters=*/false, &manifest_.buffers));
+    if (manifest_.parameters.empty()) {
+      return absl::InvalidArgumentError("parameters: expected one or more, found none");
+    }
+    ASSIGN_OR_RETURN(const json* ties, Object(file, "ties"));
+    for (const auto& [name, first] : ties->items()) {
+      if (!first.is_string() || !names_.contains(first.get<std::string>()) ||
+          names_.contains(name)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("ties: '", Shown(name), "': expected another name of a tensor"));
+      }
+      manifest_.ties[name] = first.get<std::string>();
+    }
+    return std::move(manifest_);
+  }
+
+ private:
+  absl::Status ReadInputs(const json& file) {
+    ASSIGN_OR_RETURN(const json* inputs, List(file, "inputs"));
+    for (const json& one : *inputs) {
+      ASSIGN_OR_RETURN(TensorShape shape, ReadShape(one));
+      ASSIGN_OR_RETURN(shape.name, Text(one, "name"));
+      if (shape.dimensions.empty() || !shape.dimensions[0].is_batch) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "inputs: '", Shown(shape.name), "': expected \"batch\" as the first dimension"));
+      }
+      manifest_.inputs.push_back(std::move(shape));
+    }
+    if (manifest_.inputs.empty()) {
+      return absl::InvalidArgumentError("inputs: expected one or more, found none");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadTensors(const json& file, const char* what, bool parameters,
+                           std::vector<StateTensor>* tensors) {
+    ASSIGN_OR_RETURN(const json* list, List(file, what));
+    for (const json& one : *list) {
+      auto tensor = ReadTensor(one, parameters);
+      if (!tensor.ok()) return Annotate(tensor.status(), what);
+      tensors->push_back(*std::move(tensor));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<StateTensor> ReadTensor(const json& file, bool parameter) {
+    StateTensor tensor;
+    ASSIGN_OR_RETURN(tensor.name, Text(file, "name"));
+    const std::string who = absl::StrCat("'", Shown(tensor.name), "'");
+    if (tensor.name.empty() || !names_.insert(tensor.name).second) {
+      return absl::InvalidArgumentError(absl::StrCat(who, ": expected a name of its own"));
+    }
+    ASSIGN_OR_RETURN(tensor.shape, Sizes(file));
+    ASSIGN_OR_RETURN(const std::string type, Text(file, "dtype"));
+    ASSIGN_OR_RETURN(tensor.type, TypeOf(type));
+    if (tensor.type != at::kFloat && (parameter || tensor.type != at::kLong)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          who, ": expected float32", parameter ? "" : " or int64", ", found ", Shown(type)));
+    }
+    if (parameter) {
+      ASSIGN_OR_RETURN(tensor.trainable, Boolean(file, "trainable"));
+    }
+    ASSIGN_OR_RETURN(tensor.unit, Text(file, "unit"));
+    const auto unit = index_.find(tensor.unit);
+    if (unit == index_.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(who, ": has the unit '", Shown(tensor.unit), "', which does not exist"));
+    }
+    UnitTensors& tensors = manifest_.units[unit->second];
+    (parameter ? tensors.parameters : tensors.buffers).push_back(tensor.name);
+    return tensor;
+  }
+
+  Manifest manifest_;
+  std::map<std::string, size_t> index_;
+  std::set<std::string> names_;
+};
+
+absl::StatusOr<Graph> OpenGraph(const std::string& path, const Manifest& manifest,
+                                const std::vector<std::string>& constants, GraphUse use) {
+  ASSIGN_OR_RETURN(const json file, ReadJson(path));
+  auto graph = ReadGraph(file, manifest.units, constants, use);
+  if (!graph.ok()) return Annotate(graph.status(), path);
+  if (graph->units[0].inputs.size() != manifest.inputs.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": expected the ", manifest.inputs.size(),
+                                                   " inputs of the manifest, found ",
+                                                   graph->units[0].inputs.size()));
+  }
+  return graph;
+}
+
+absl::Status CheckWeights(const safetensors::File& file, const std::vector<StateTensor>& tensors) {
+  for (const StateTensor& one : tensors) {
+    const safetensors::Entry* entry = file.Find(one.name);
+    if (entry == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(file.path(), ": has no '", Shown(one.name), "'"));
+    }
+    if (entry->shape != one.shape || ScalarTypeOf(entry->dtype) != one.type) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          file.path(), ": '", Shown(one.name), "': expected ", c10::toString(one.type), " ",
+          safetensors::ShapeString(one.shape), " as in manifest.json, found ",
+          safetensors::Name(entry->dtype), " ", safetensors::ShapeString(entry->shape)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Reads the config.json of a model of transformers, if there is one.
+absl::Status ReadConfig(const std::string& path, std::string* config) {
+  const auto file = files::MappedFile::Open(path);
+  if (absl::IsNotFound(file.status())) return absl::OkStatus();
+  if (!file.ok()) return file.status();
+  RETURN_IF_ERROR(CheckSize(path, file->size(), kLargestConfig));
+  const auto parsed = safetensors::ParseStrictJson(file->data(), file->size());
+  if (!parsed.ok()) return Annotate(parsed.status(), path);
+  if (!parsed->is_object()) return Annotate(Expected("an object", *parsed), path);
+  config->assign(reinterpret_cast<const char*>(file->data()), file->size());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+at::Tensor ReadRange(const safetensors::File& file, const safetensors::Entry& entry,
+                     c10::ScalarType type, int64_t begin, int64_t end) {
+  if (const absl::Status status = file.mapped().CheckNotShrunk(); !status.ok()) {
+    throw ModelError(std::string(status.message()));
+  }
+  at::Tensor tensor = at::empty({end - begin}, at::TensorOptions().dtype(type));
+  const size_t size = safetensors::ElementSize(entry.dtype);
+  device::CopyFromHost(tensor, 0, file.data(entry) + begin * size, (end - begin) * size);
+  return tensor;
+}
+
+absl::StatusOr<Folder> OpenFolder(const std::string& path) {
+  Folder folder;
+  const std::string manifest_path = files::JoinPath(path, "manifest.json");
+  ASSIGN_OR_RETURN(const json manifest, ReadJson(manifest_path));
+  auto read = ManifestReader().Read(manifest);
+  if (!read.ok()) return Annotate(read.status(), manifest_path);
+  folder.manifest = *std::move(read);
+  ASSIGN_OR_RETURN(safetensors::File weights,
+                   safetensors::File::Open(files::JoinPath(path, "model.safetensors")));
+  folder.weights = std::make_shared<const safetensors::File>(std::move(weights));
+  RETURN_IF_ERROR(CheckWeights(*folder.weights, folder.manifest.parameters));
+  RETURN_IF_ERROR(CheckWeights(*folder.weights, folder.manifest.buffers));
+  ASSIGN_OR_RETURN(const safetensors::File constants,
+                   safetensors::File::Open(files::JoinPath(path, "constants.safetensors")));
+  RETURN_IF_ERROR(CheckSize(constants.path(), constants.mapped().size(), kLargestConstants));
+  std::vector<std::string> names;
+  for (const safetensors::Entry& entry : constants.header().entries) {
+    const auto type = ScalarTypeOf(entry.dtype);
+    if (!type.has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat(constants.path(), ": '", Shown(entry.name),
+                                                     "': found ", safetensors::Name(entry.dtype),
+                                                     ", which no graph can use"));
+    }
+    int64_t elements = 1;
+    for (const int64_t size : entry.shape) elements *= size;
+    folder.constants[entry.name] =
+        ReadRange(constants, entry, *type, 0, elements).view(entry.shape);
+    names.push_back(entry.name);
+  }
+  ASSIGN_OR_RETURN(folder.train, OpenGraph(files::JoinPath(path, "train.json"), folder.manifest,
+                                           names, GraphUse::kTraining));
+  ASSIGN_OR_RETURN(folder.evaluate, OpenGraph(files::JoinPath(path, "evaluate.json"),
+                                              folder.manifest, names, GraphUse::kEvaluation));
+  RETURN_IF_ERROR(ReadConfig(files::JoinPath(path, "config.json"), &folder.config));
+  return folder;
+}
+
+}  // namespace muster::models::exported

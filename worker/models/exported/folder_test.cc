@@ -1,0 +1,266 @@
+#include "worker/models/exported/folder.h"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ATen/core/grad_mode.h"
+#include "ATen/ops/linear.h"
+#include "ATen/ops/ones.h"
+#include "ATen/ops/rand.h"
+#include "ATen/ops/tensor.h"
+#include "common/files/files.h"
+#include "common/files/temp_dir.h"
+#include "common/safetensors/safetensors.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "worker/models/deferred_values.h"
+#include "worker/models/exported/exported.h"
+#include "worker/models/seed.h"
+
+namespace muster::models::exported {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+// Returns a safetensors file of float32 tensors with the values 0, 1, 2, ...
+std::string Safetensors(const std::vector<std::pair<std::string, std::vector<int64_t>>>& tensors) {
+  std::vector<safetensors::Entry> entries;
+  std::string data;
+  for (const auto& [name, shape] : tensors) {
+    int64_t elements = 1;
+    for (const int64_t size : shape) elements *= size;
+    entries.push_back({.name = name, .dtype = safetensors::DType::kF32, .shape = shape});
+    for (int64_t i = 0; i < elements; ++i) {
+      const auto value = static_cast<float>(i);
+      data.append(reinterpret_cast<const char*>(&value), sizeof value);
+    }
+  }
+  const auto plan = safetensors::Plan(entries, {});
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan->prefix + data;
+}
+
+// A folder with one linear layer, [batch, 3] -> [batch, 2], as the unit "fc".
+class FolderTest : public ::testing::Test {
+ protected:
+  FolderTest() {
+    manifest_ = json::parse(R"({
+      "format": 1, "torch": "2.13.0", "muster": "0.4.0",
+      "inputs": [{"name": "x", "dtype": "float32", "shape": ["batch", 3]}],
+      "output": {"kind": "logits", "dtype": "float32", "shape": ["batch", 2]},
+      "units": ["fc"],
+      "parameters": [{"name": "fc.weight", "shape": [2, 3], "dtype": "float32", "unit": "fc",
+                      "trainable": true},
+                     {"name": "scale", "shape": [2], "dtype": "float32", "unit": "",
+                      "trainable": false}],
+      "buffers": [], "ties": {"head.weight": "fc.weight"}, "reference": {}})");
+    graph_ = json::parse(R"({"format": 1, "torch": "2.13.0", "units": [
+      {"name": "", "inputs": [{"value": "x", "kind": "tensor"}],
+       "nodes": [{"call": "fc", "args": [{"value": "x"}], "out": ["y"]},
+                 {"op": "aten.mul.Tensor", "in": "", "out": ["z"],
+                  "args": {"self": {"value": "y"}, "other": {"parameter": "scale"}}}],
+       "outputs": [{"value": "z"}]},
+      {"name": "fc", "inputs": [{"value": "x", "kind": "tensor"}],
+       "nodes": [{"op": "aten.linear.default", "in": "fc", "out": ["linear"],
+                  "args": {"input": {"value": "x"}, "weight": {"parameter": "fc.weight"},
+                           "bias": null}}],
+       "outputs": [{"value": "linear"}]}]})");
+  }
+
+  void Write(const std::string& name, const std::string& contents) {
+    ASSERT_TRUE(files::WriteAtomically(dir_.Path(name), contents).ok());
+  }
+
+  void WriteAll() {
+    Write("manifest.json", manifest_.dump());
+    Write("train.json", graph_.dump());
+    Write("evaluate.json", graph_.dump());
+    Write("model.safetensors", weights_);
+    Write("constants.safetensors", Safetensors({}));
+  }
+
+  files::TempDir dir_;
+  json manifest_, graph_;
+  std::string weights_ = Safetensors({{"fc.weight", {2, 3}}, {"scale", {2}}});
+};
+
+TEST_F(FolderTest, IsAModelWithUnitsNamesAndFrozenParameters) {
+  WriteAll();
+  const auto model = CreateExported(dir_.path());
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->Input().row_elements, 3);
+  EXPECT_EQ((*model)->Input().classes, 2);
+  const auto parameters = (*model)->Parameters();
+  ASSERT_EQ(parameters.size(), 2);
+  EXPECT_EQ(parameters[0].name, "scale");
+  EXPECT_FALSE(parameters[0].tensor.requires_grad());
+  EXPECT_EQ(parameters[1].name, "fc.weight");
+  EXPECT_TRUE(parameters[1].tensor.requires_grad());
+  EXPECT_EQ((*model)->root().children()[0]->name(), "fc");
+  EXPECT_THAT((*model)->SourceOrder(), ::testing::ElementsAre("fc.weight", "scale"));
+  EXPECT_EQ((*model)->ResolveWeight("head.weight").parameter, "fc.weight");
+
+  ForwardContext context(Mode::kTrain, MakeGenerator(0));
+  const at::Tensor x = at::rand({5, 3});
+  const at::Tensor found = (*model)->Logits(x, context);
+  const at::Tensor expected = at::linear(x, parameters[1].tensor).mul(parameters[0].tensor);
+  EXPECT_TRUE(found.equal(expected));
+  found.sum().backward();
+  EXPECT_TRUE(parameters[1].tensor.grad().defined());
+}
+
+TEST_F(FolderTest, ValuesStayInTheFileUntilTheyAreNeeded) {
+  WriteAll();
+  DeferredValues deferred;
+  absl::StatusOr<std::unique_ptr<Model>> model;
+  {
+    const DeferredValues::Scope scope(&deferred);
+    model = CreateExported(dir_.path());
+  }
+  ASSERT_TRUE(model.ok()) << model.status();
+  const at::Tensor weight = (*model)->Parameters()[1].tensor;
+  EXPECT_EQ(weight.storage().nbytes(), 0);
+  EXPECT_TRUE(deferred.Range(weight, 2, 5).equal(at::tensor({2.0f, 3.0f, 4.0f})));
+}
+
+TEST_F(FolderTest, RefusesWhatIsWrongByName) {
+  struct Case {
+    const char* name;
+    std::function<void()> change;  // before the files are written
+    const char* expected;
+  };
+  const std::vector<Case> cases = {
+      {"format", [&] { manifest_["format"] = 9; }, "manifest.json: format: expected 1, found 9"},
+      {"no-inputs", [&] { manifest_["inputs"] = json::array(); },
+       "inputs: expected one or more, found none"},
+      {"input-without-a-batch",
+       [&] {
+         manifest_["inputs"][0]["shape"] = {2, 3};
+       },
+       "'x': expected \"batch\" as the first dimension"},
+      {"negative-size",
+       [&] {
+         manifest_["parameters"][0]["shape"] = {-2, 3};
+       },
+       "shape: expected sizes, found -2"},
+      {"huge-size",
+       [&] {
+         manifest_["parameters"][0]["shape"] = {int64_t{1} << 62, 3};
+       },
+       "expected Float [4611686018427387904, 3] as in manifest.json, found F32 [2, 3]"},
+      {"two-parameters-of-a-name", [&] { manifest_["parameters"][1]["name"] = "fc.weight"; },
+       "'fc.weight': expected a name of its own"},
+      {"unit-that-is-not-there", [&] { manifest_["parameters"][0]["unit"] = "other"; },
+       "has the unit 'other', which does not exist"},
+      {"half-precision", [&] { manifest_["parameters"][0]["dtype"] = "float16"; },
+       "'fc.weight': expected float32, found float16"},
+      {"two-units-of-a-name",
+       [&] {
+         manifest_["units"] = {"fc", "fc"};
+       },
+       "has 'fc' twice"},
+      {"no-parameters", [&] { manifest_["parameters"] = json::array(); },
+       "parameters: expected one or more, found none"},
+      {"tie-to-nothing", [&] { manifest_["ties"]["head.weight"] = "other"; },
+       "ties: 'head.weight': expected another name of a tensor"},
+      {"another-shape",
+       [&] {
+         weights_ = Safetensors({{"fc.weight", {3, 2}}, {"scale", {2}}});
+       },
+       "model.safetensors: 'fc.weight': expected Float [2, 3] as in manifest.json, found F32 "
+       "[3, 2]"},
+      {"weights-of-another-model",
+       [&] {
+         weights_ = Safetensors({{"other", {2, 3}}});
+       },
+       "model.safetensors: has no 'fc.weight'"},
+      {"two-inputs", [&] { manifest_["inputs"].push_back(manifest_["inputs"][0]); },
+       "train.json: expected the 2 inputs of the manifest, found 1"},
+      {"three-dimensions-of-logits",
+       [&] {
+         manifest_["output"]["shape"] = {"batch", 2, 2};
+       },
+       "expected tokens int64 [batch, context]"},
+      {"another-kind-of-output", [&] { manifest_["output"]["kind"] = "Loss"; },
+       "output: kind: expected logits or loss, found 'Loss'"},
+      {"another-type-of-output", [&] { manifest_["output"]["dtype"] = "float64"; },
+       "output: expected float32, found Double"},
+      {"another-word-for-a-size", [&] { manifest_["inputs"][0]["shape"][1] = "width"; },
+       "shape: expected a size, \"batch\" or \"sequence\", found 'width'"},
+      {"graph-of-another-model", [&] { graph_["units"][1]["name"] = "other"; },
+       "train.json: expected the 2 units of the manifest, found 2 without 'fc'"},
+  };
+  const json manifest = manifest_, graph = graph_;
+  const std::string weights = weights_;
+  for (const Case& one : cases) {
+    manifest_ = manifest, graph_ = graph, weights_ = weights;
+    one.change();
+    WriteAll();
+    const auto model = CreateExported(dir_.path());
+    EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument) << one.name;
+    EXPECT_THAT(std::string(model.status().message()), HasSubstr(one.expected)) << one.name;
+  }
+}
+
+TEST_F(FolderTest, AResultOfAnotherShapeIsAnError) {
+  manifest_["output"]["shape"] = {"batch", 7};
+  WriteAll();
+  const auto model = CreateExported(dir_.path());
+  ASSERT_TRUE(model.ok()) << model.status();
+  ForwardContext context(Mode::kTrain, MakeGenerator(0));
+  try {
+    (*model)->Logits(at::rand({5, 3}), context);
+    FAIL() << "expected an error";
+  } catch (const ModelError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("expected a result of [5, 7] as in manifest.json, found "
+                                        "Float [5, 2]"));
+  }
+}
+
+TEST_F(FolderTest, AUnitThatReturnsItsParameterIsAnError) {
+  graph_["units"][1]["nodes"] = json::parse(R"([{"op": "aten.t.default", "out": ["linear"],
+      "args": {"self": {"parameter": "fc.weight"}}}])");
+  WriteAll();
+  const auto model = CreateExported(dir_.path());
+  ASSERT_TRUE(model.ok()) << model.status();
+  ForwardContext context(Mode::kTrain, MakeGenerator(0));
+  EXPECT_THROW((*model)->Logits(at::rand({5, 3}), context), ModelError);
+}
+
+TEST_F(FolderTest, TheConfigurationOfTransformersIsReadAsData) {
+  WriteAll();
+  Write("config.json", R"({"model_type": "gpt2"})");
+  const auto model = CreateExported(dir_.path());
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->HuggingFaceConfig(), R"({"model_type": "gpt2"})");
+  Write("config.json", "root:x:0:0");
+  EXPECT_EQ(CreateExported(dir_.path()).status().code(), absl::StatusCode::kDataLoss);
+  Write("config.json", std::string(2 << 20, ' '));
+  EXPECT_THAT(std::string(CreateExported(dir_.path()).status().message()),
+              HasSubstr("config.json: expected at most 1048576 bytes"));
+}
+
+TEST_F(FolderTest, RefusesDamagedFiles) {
+  for (const char* name : {"manifest.json", "train.json", "evaluate.json", "model.safetensors",
+                           "constants.safetensors"}) {
+    WriteAll();
+    auto contents = files::ReadFile(dir_.Path(name));
+    ASSERT_TRUE(contents.ok());
+    Write(name, contents->substr(0, contents->size() - 1));
+    const auto cut = CreateExported(dir_.path());
+    EXPECT_EQ(cut.status().code(), absl::StatusCode::kDataLoss) << name << ": " << cut.status();
+    EXPECT_THAT(std::string(cut.status().message()), HasSubstr(name));
+  }
+  WriteAll();
+  Write("train.json", R"({"format": 1, "format": 1})");
+  EXPECT_THAT(std::string(CreateExported(dir_.path()).status().message()), HasSubstr("twice"));
+  Write("train.json", std::string(100'000, '['));
+  EXPECT_EQ(CreateExported(dir_.path()).status().code(), absl::StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace muster::models::exported
