@@ -147,7 +147,7 @@ REFUSED = {
     "a-shape-that-depends-on-values": (
         linear(lambda model, x: model.fc(x[x[:, 0] > 0])),
         rows,
-        "expected one number, or the number of samples as its first dimension",
+        "expected logits, with the number of samples as their first dimension",
     ),
     "several-results": (
         linear(lambda model, x: (model.fc(x), x)), rows, "the model returns tuple of 2"
@@ -165,10 +165,14 @@ REFUSED = {
         linear(plain), lambda: torch.zeros(2, 4, device="meta"), "'x' is on meta"
     ),
     "example-without-inputs": (linear(plain), lambda: {}, "expected at least one input"),
-    "examples-of-two-sizes": (
+    "two-inputs": (
         linear(plain),
-        lambda: {"x": torch.rand(2, 4), "y": torch.rand(3, 4)},
-        "the numbers of samples differ: {'x': 2, 'y': 3}",
+        lambda: {"x": torch.rand(2, 4), "y": torch.rand(2, 4)},
+        "found the inputs x, y; expected one",
+    ),
+    "example-without-a-sample": (linear(plain), lambda: torch.rand(0, 4), "found none"),
+    "a-loss-as-result": (
+        linear(lambda model, x: model.fc(x).mean()), rows, "expected logits, with the number of"
     ),
     "example-of-equal-numbers": (
         linear(plain), lambda: torch.zeros(2, 4), "all numbers are equal"
@@ -335,6 +339,26 @@ def test_a_module_that_returns_a_view_of_its_parameter_is_no_unit(tmp_path, caps
     muster.export(model, rows(), tmp_path / "folder")
     assert read(tmp_path / "folder", "manifest")["units"] == ["head"]
     assert "a view of its parameter 'position.weight'" in capsys.readouterr().err
+
+
+def test_a_module_that_changes_a_buffer_of_others_is_no_unit(tmp_path, capsys):
+    class Counting(nn.Module):
+        def __init__(self, calls, counts):
+            super().__init__()
+            self.fc = nn.Linear(4, 4)
+            self.counts = counts
+            self.register_buffer("calls", calls)
+
+        def forward(self, x):
+            if self.training and self.counts:
+                self.calls.add_(1)
+            return self.fc(x) + self.calls
+
+    calls = torch.zeros(())
+    model = nn.Sequential(Counting(calls, True), Counting(calls, False), nn.Linear(4, 2))
+    muster.export(model, rows(), tmp_path / "folder")
+    assert read(tmp_path / "folder", "manifest")["units"] == ["1", "2"]
+    assert "changes the buffer '0.calls', which others use" in capsys.readouterr().err
 
 
 def test_a_folder_is_replaced_only_if_an_export_wrote_it(tmp_path):

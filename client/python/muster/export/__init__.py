@@ -6,11 +6,11 @@
 
 and in the job file:
 
-    model: {exported: {folder: folder}}
+    model: {exported: folder}
 
 `python -m muster.export module:factory --out folder` does the same from the command line. Needs the
-packages `torch` and `safetensors`, in any version from torch 2.11 on. The format of the folder is
-described in docs/reference/exported-format.md."""
+packages `torch` (tried with 2.13) and `safetensors`. The format of the folder is described in
+docs/reference/exported-format.md."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ import shutil
 import sys
 import tempfile
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -42,18 +42,17 @@ def export(
     example: torch.Tensor | Sequence[torch.Tensor] | Mapping[str, torch.Tensor],
     folder: str | os.PathLike[str],
     *,
-    loss: Callable[[Any, Mapping[str, torch.Tensor]], torch.Tensor] | None = None,
     units: str | Iterable[str] = "auto",
     overwrite: bool = False,
 ) -> pathlib.Path:
     """Writes a model into a folder, with the graphs of its forward in training and in evaluation.
 
-    example: the inputs of one batch, on the CPU, the number of samples first. A dictionary gives
-        the inputs by name, as the model's forward has them; a tensor or a list gives them in order.
-    loss: computes one number from what the model returns and from the inputs by name. Without it
-        the model returns its loss, or logits, for which the job file has the loss.
+    model: has one input, and returns logits: a tensor, or an object with `logits`. The job file has
+        the loss.
+    example: the input of one batch, on the CPU, the number of samples first: a tensor, or a
+        dictionary with the input's name in the model's forward.
     units: "auto", or patterns of the paths of the modules that become units
-        (docs/reference/exported-format.md).
+        (docs/how-to/own-model.md).
     overwrite: replaces a folder that an earlier export wrote.
 
     A model that is in training keeps the modes of its modules in the graph of training: a BatchNorm
@@ -65,14 +64,13 @@ def export(
         raise NotExportable("torch.inference_mode is on; expected an export outside of it")
     # Scopes around the export are not the model's.
     with torch.enable_grad(), torch.autocast("cpu", enabled=False):
-        return _export(model, example, folder, loss, units, overwrite)
+        return _export(model, example, folder, units, overwrite)
 
 
 def _export(
     model: torch.nn.Module,
     example: Any,
     folder: str | os.PathLike[str],
-    loss: Any,
     units: str | Iterable[str],
     overwrite: bool,
 ) -> pathlib.Path:
@@ -82,9 +80,7 @@ def _export(
     _check.refuse_lost_gradients(model)
     state = _trace.State.of(model)
     _check_types(state)
-    forward = _trace.Forward(
-        model, list(inputs), loss, positional=not isinstance(example, Mapping)
-    )
+    forward = _trace.Forward(model, list(inputs), positional=not isinstance(example, Mapping))
     several = _check.samples(inputs, max(3, len(next(iter(inputs.values())))))
     traced = {
         name: _trace.trace(forward, several, state, training=name == "train")
@@ -136,14 +132,18 @@ def _inputs(model: torch.nn.Module, example: Any) -> _trace.Inputs:
             )
         if one.device.type != "cpu":
             raise NotExportable(f"example: '{name}' is on {one.device}; expected the CPU")
+    if len(inputs) != 1:
+        raise NotExportable(
+            f"example: found the inputs {', '.join(inputs)}; expected one, because data sets have "
+            "one input for each sample"
+        )
+    if len(next(iter(inputs.values()))) == 0:
+        raise NotExportable("example: expected one sample or more, found none")
     if all(bool((one == one.flatten()[0]).all()) for one in inputs.values() if one.numel() > 1):
         raise NotExportable(
             "example: all numbers are equal; expected numbers as in training, so that the "
             "comparison with the model sees every difference"
         )
-    sizes = {name: len(one) for name, one in inputs.items()}
-    if len(set(sizes.values())) != 1 or 0 in sizes.values():
-        raise NotExportable(f"example: the numbers of samples differ: {sizes}")
     return inputs
 
 
@@ -156,7 +156,7 @@ def _check_types(state: _trace.State) -> None:
     if problems:
         raise NotExportable(
             f"parameters: {'; '.join(problems)}; expected float32 on the CPU. model.float() "
-            "converts them; `precision: bfloat16` in the job file computes in bfloat16"
+            "converts them"
         )
     if not any(one.requires_grad for one in state.parameters.values()):
         raise NotExportable("the model has no parameter with requires_grad")
@@ -197,7 +197,7 @@ def _manifest(
             for (name, one), shape in zip(inputs, traced.input_shapes, strict=True)
         ],
         "output": {
-            "kind": "logits" if traced.output_shape else "loss",
+            "kind": "logits",
             "dtype": _dtype(traced.output_dtype),
             "shape": traced.output_shape,
         },
@@ -259,8 +259,8 @@ def _write(
         if config:
             (made / "config.json").write_text(config)
         # safetensors writes for the owner only; a worker may be another user.
-        for file in made.iterdir():
-            file.chmod(0o644)
+        for path in made.iterdir():
+            path.chmod(0o644)
         made.chmod(0o755)
         if target.exists():
             shutil.rmtree(target)

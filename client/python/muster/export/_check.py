@@ -86,7 +86,7 @@ def custom_functions(result: torch.Tensor) -> list[str]:
 
 
 def samples(inputs: Inputs, batch: int) -> Inputs:
-    """Returns a batch of another size. Rows repeat, and are rotated so that no two are equal."""
+    """Returns a batch of another size from the example's rows. Repeated rows are rotated."""
     made = {}
     for name, tensor in inputs.items():
         rows = [tensor[row % len(tensor)] for row in range(batch)]

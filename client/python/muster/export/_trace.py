@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -78,37 +78,32 @@ class Forward(torch.nn.Module):
         self,
         model: torch.nn.Module,
         names: list[str],
-        loss: Callable[[Any, Mapping[str, torch.Tensor]], torch.Tensor] | None,
         positional: bool,
     ):
         super().__init__()
         self.model = model
         self._names = names
-        self._loss = loss
         self._positional = positional
 
     def forward(self, *values: torch.Tensor) -> torch.Tensor:
-        inputs = dict(zip(self._names, values, strict=True))
-        output = self.model(*values) if self._positional else self.model(**inputs)
-        if self._loss is not None:
-            return self._loss(output, inputs)
-        return result_of(output)
+        if self._positional:
+            return logits_of(self.model(*values))
+        return logits_of(self.model(**dict(zip(self._names, values, strict=True))))
 
 
-def result_of(output: Any) -> torch.Tensor:
-    """Returns the loss of a model's output if it has one, and otherwise its logits."""
-    for name in ("loss", "logits"):
-        found = output.get(name) if isinstance(output, Mapping) else getattr(output, name, None)
-        if isinstance(found, torch.Tensor):
-            return found
+def logits_of(output: Any) -> torch.Tensor:
+    """Returns the logits of a model's output."""
+    found = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
+    if isinstance(found, torch.Tensor):
+        return found
     if isinstance(output, torch.Tensor):
         return output
     if isinstance(output, (tuple, list)) and output and isinstance(output[0], torch.Tensor):
         if len(output) == 1:
             return output[0]
     raise NotExportable(
-        f"the model returns {describe(output)}; expected one tensor (logits or a loss), or an "
-        "object with `loss` or `logits`. Pass `loss=` to compute a loss from what the model returns"
+        f"the model returns {describe(output)}; expected one tensor, the logits, or an object with "
+        "`logits`"
     )
 
 
@@ -188,10 +183,10 @@ def trace(forward: Forward, inputs: Inputs, state: State, *, training: bool) -> 
             f"the model returns {str(meta.dtype).removeprefix('torch.')}; expected float32"
         )
     shape = _shape(meta, names)
-    if shape and shape[0] != "batch":
+    if not shape or shape[0] != "batch":
         raise NotExportable(
-            f"the model returns a tensor of the shape {shape}; expected one number, or the number "
-            "of samples as its first dimension"
+            f"the model returns a tensor of the shape {shape}; expected logits, with the number of "
+            "samples as their first dimension (the job file has the loss)"
         )
     return Traced(program, input_shapes, shape, meta.dtype)
 

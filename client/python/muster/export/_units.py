@@ -22,6 +22,7 @@ from muster.export._program import (
     arguments_of,
     names_in,
     results_of,
+    written,
 )
 
 
@@ -132,6 +133,16 @@ class Cutter:
                 self.dissolved[unit] = reason
                 self._units.remove(unit)
                 return True
+        shared = {name for name, unit in self._find_owners()["buffer"].items() if not unit}
+        for program in self._programs:
+            for node in program.nodes:
+                unit = self._unit_of(node)
+                changed = {name for one in written(node) for name in names_in(one, "buffer")}
+                if unit and changed & shared:
+                    name = sorted(changed & shared)[0]
+                    self.dissolved[unit] = f"it changes the buffer '{name}', which others use"
+                    self._units.remove(unit)
+                    return True
         present = [set(map(self._unit_of, program.nodes)) for program in self._programs]
         for unit in self._units:
             if any(unit in one for one in present) and not all(unit in one for one in present):
