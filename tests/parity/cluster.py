@@ -201,3 +201,12 @@ class Cluster:
 def environment():
     # One thread per rank, whatever the machine has.
     return {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+def kill_a_worker_after_the_first_checkpoint(muster, folder):
+    """Waits for the checkpoint of step 4 in a job's folder."""
+    deadline = time.monotonic() + bound(20)
+    while not list(folder.glob("step-4-*/MANIFEST.json")):
+        assert time.monotonic() < deadline, "no checkpoint"
+        time.sleep(0.005)
+    os.kill(muster.workers()[0], signal.SIGKILL)

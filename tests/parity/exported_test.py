@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM
 from tests import exports
 from tests.parity import exported_zoo as zoo
 from tests.parity import shared_cluster, twin, workloads
+from tests.parity.cluster import kill_a_worker_after_the_first_checkpoint
 from tests.python import package  # noqa: F401 (makes `muster` importable)
 
 import muster.export  # isort: skip
@@ -57,7 +58,11 @@ CASES = {
     "llama": (zoo.llama, zoo.tokens, tokens_data, SGD),
     "network": (zoo.network, zoo.images, images_data, SLOW),
 }
-OTHERS = {"dropout": (zoo.dropout, zoo.images, images_data, SGD)}
+OTHERS = {
+    "dropout": (zoo.dropout, zoo.images, images_data, SGD),
+    # So wide that a kill after the first checkpoint comes before the end.
+    "wide": (zoo.wide, zoo.images, images_data, SGD),
+}
 
 
 def job(folder, case, **more):
@@ -146,3 +151,44 @@ def test_one_rank_has_the_losses_of_pytorch(cluster, tmp_path, case):
     expected = twin.train(spec, CASES[case][0](), loss, context=zoo.CONTEXT)
     cluster.run(spec, f"alone-{case}")
     twin.assert_close(cluster.losses(f"alone-{case}"), expected.losses, 1e-6)
+
+
+def test_a_killed_and_resumed_run_equals_an_undisturbed_one(cluster, tmp_path):
+    ends = []
+    for disturb in (False, True):
+        job_id = "disturbed" if disturb else "undisturbed"
+        spec = job(
+            tmp_path,
+            "wide",
+            strategy={"fsdp": {}},
+            batch={"per_rank": 30},
+            stages=[{"fit": {"steps": 40}}],
+            checkpoint={"directory": str(tmp_path / "checkpoints"), "every_steps": 4, "keep": 100},
+        )
+        cluster.submit(spec, job_id)
+        if disturb:
+            kill_a_worker_after_the_first_checkpoint(cluster, tmp_path / "checkpoints" / job_id)
+        ended = cluster.wait(job_id)
+        assert int(ended.get("restarts", 0)) == (1 if disturb else 0), ended
+        export = tmp_path / "out" / "model.safetensors"
+        ends.append((cluster.losses(job_id), exports.contents(export)))
+        export.unlink()
+    assert len(ends[0][0]) == 40
+    assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("case", ["network", "dropout"])
+def test_repeated_forwards_of_units_have_the_same_bits(cluster, tmp_path, case):
+    ends = []
+    for number, strategy in enumerate(STRATEGIES):
+        for name, more in (
+            ("kept", {}),
+            ("repeated", {"activation_checkpointing": {"unit": ["*"]}}),
+        ):
+            job_id = f"{name}-{case}-{number}"
+            cluster.run(job(tmp_path, case, strategy=strategy, **more), job_id)
+            export = tmp_path / "out" / "model.safetensors"
+            ends.append((cluster.losses(job_id), exports.contents(export)))
+            export.unlink()
+    assert len(ends[0][0]) == 20
+    assert all(end == ends[0] for end in ends)

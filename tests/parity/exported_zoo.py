@@ -100,6 +100,19 @@ def dropout():
     )
 
 
+def wide(width=1500):
+    torch.manual_seed(3)
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(36, width),
+        nn.BatchNorm1d(width),
+        nn.Dropout(0.3),
+        nn.Linear(width, width),
+        nn.ReLU(),
+        nn.Linear(width, 3),
+    )
+
+
 def images():
     """An example of the input of `network`."""
     return torch.rand(2, 1, 6, 6)

@@ -7,9 +7,7 @@ add in another order (gradients of micro-batches over ranks)."""
 import json
 import os
 import re
-import signal
 import subprocess
-import time
 import zipfile
 from typing import List, Tuple
 
@@ -242,7 +240,7 @@ def test_a_killed_and_resumed_run_equals_an_undisturbed_one(muster, tmp_path):
         )
         muster.submit(spec, job_id)
         if disturb:
-            kill_a_worker_after_the_first_checkpoint(muster, tmp_path / "checkpoints" / job_id)
+            cluster.kill_a_worker_after_the_first_checkpoint(muster, tmp_path / "checkpoints" / job_id)
         job = muster.wait(job_id)
         assert int(job.get("restarts", 0)) == (1 if disturb else 0), job
         ends.append(
@@ -250,14 +248,6 @@ def test_a_killed_and_resumed_run_equals_an_undisturbed_one(muster, tmp_path):
         )
     assert len(ends[0][0]) == 40
     assert ends[0] == ends[1]
-
-
-def kill_a_worker_after_the_first_checkpoint(muster, folder):
-    deadline = time.monotonic() + bazel.bound(20)
-    while not list(folder.glob("step-4-*/MANIFEST.json")):
-        assert time.monotonic() < deadline, "no checkpoint"
-        time.sleep(0.005)
-    os.kill(muster.workers()[0], signal.SIGKILL)
 
 
 def options(folder, name="model.pt", **more):

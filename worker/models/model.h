@@ -110,6 +110,10 @@ class Model {
   // model cannot have this loss.
   virtual absl::Status SetLoss(const LossOptions& loss);
 
+  // Returns the hash of the files that say what the model computes, which all ranks must share; ""
+  // if there are none.
+  virtual std::string file_hash() const { return ""; }
+
   // Returns the data that the model takes with its loss. Data sets are checked against it when they
   // are opened.
   InputSpec Input() const;

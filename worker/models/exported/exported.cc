@@ -176,12 +176,14 @@ class ExportedModel : public Model {
         who_(std::move(who)),
         input_(std::move(input)),
         ties_(folder.manifest.ties),
-        config_(folder.config) {
+        config_(folder.config),
+        hash_(folder.hash) {
     for (const StateTensor& one : folder.manifest.parameters) source_order_.push_back(one.name);
   }
 
   std::string name() const override { return who_; }
   std::string HuggingFaceConfig() const override { return config_; }
+  std::string file_hash() const override { return hash_; }
   std::vector<std::string> SourceOrder() const override { return source_order_; }
 
   WeightName ResolveWeight(const std::string& name) const override {
@@ -197,6 +199,7 @@ class ExportedModel : public Model {
   const InputSpec input_;
   const std::map<std::string, std::string> ties_;
   const std::string config_;
+  const std::string hash_;
   std::vector<std::string> source_order_;
 };
 

@@ -5,8 +5,8 @@
 
 #include "ATen/ops/empty.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/files/files.h"
+#include "common/files/hash.h"
 #include "common/files/mapped_file.h"
 #include "common/safetensors/strict_json.h"
 #include "common/status/status.h"
@@ -32,9 +32,11 @@ absl::Status CheckSize(const std::string& path, uint64_t found, uint64_t largest
       absl::StrCat(path, ": expected at most ", largest, " bytes, found ", found));
 }
 
-absl::StatusOr<json> ReadJson(const std::string& path) {
+// Adds the file's bytes to the hash.
+absl::StatusOr<json> ReadJson(const std::string& path, files::Hasher* hash) {
   ASSIGN_OR_RETURN(const files::MappedFile file, files::MappedFile::Open(path));
   RETURN_IF_ERROR(CheckSize(path, file.size(), kLargestJson));
+  hash->Update(file.data(), file.size());
   auto parsed = safetensors::ParseStrictJson(file.data(), file.size());
   if (!parsed.ok()) return Annotate(parsed.status(), path);
   return parsed;
@@ -101,12 +103,7 @@ absl::StatusOr<TensorShape> ReadShape(const json& object) {
 class ManifestReader {
  public:
   absl::StatusOr<Manifest> Read(const json& file) {
-    ASSIGN_OR_RETURN(const int64_t format, Integer(file, "format"));
-    if (format != 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("format: expected 1, found ", format,
-                       "; export the model again with the muster.export of the worker's version"));
-    }
+    RETURN_IF_ERROR(CheckFormat(file));
     RETURN_IF_ERROR(ReadInputs(file));
     ASSIGN_OR_RETURN(const json* output, Object(file, "output"));
     ASSIGN_OR_RETURN(manifest_.output, ReadShape(*output));
@@ -207,8 +204,9 @@ class ManifestReader {
 };
 
 absl::StatusOr<Graph> OpenGraph(const std::string& path, const Manifest& manifest,
-                                const std::vector<std::string>& constants, GraphUse use) {
-  ASSIGN_OR_RETURN(const json file, ReadJson(path));
+                                const std::vector<std::string>& constants, GraphUse use,
+                                files::Hasher* hash) {
+  ASSIGN_OR_RETURN(const json file, ReadJson(path, hash));
   auto graph = ReadGraph(file, manifest.units, constants, use);
   if (!graph.ok()) return Annotate(graph.status(), path);
   if (graph->units[0].inputs.size() != manifest.inputs.size()) {
@@ -264,8 +262,9 @@ at::Tensor ReadRange(const safetensors::File& file, const safetensors::Entry& en
 
 absl::StatusOr<Folder> OpenFolder(const std::string& path) {
   Folder folder;
+  files::Hasher hash;
   const std::string manifest_path = files::JoinPath(path, "manifest.json");
-  ASSIGN_OR_RETURN(const json manifest, ReadJson(manifest_path));
+  ASSIGN_OR_RETURN(const json manifest, ReadJson(manifest_path, &hash));
   auto read = ManifestReader().Read(manifest);
   if (!read.ok()) return Annotate(read.status(), manifest_path);
   folder.manifest = *std::move(read);
@@ -277,6 +276,7 @@ absl::StatusOr<Folder> OpenFolder(const std::string& path) {
   ASSIGN_OR_RETURN(const safetensors::File constants,
                    safetensors::File::Open(files::JoinPath(path, "constants.safetensors")));
   RETURN_IF_ERROR(CheckSize(constants.path(), constants.mapped().size(), kLargestConstants));
+  hash.Update(constants.mapped().data(), constants.mapped().size());
   std::vector<std::string> names;
   for (const safetensors::Entry& entry : constants.header().entries) {
     const auto type = ScalarTypeOf(entry.dtype);
@@ -292,9 +292,11 @@ absl::StatusOr<Folder> OpenFolder(const std::string& path) {
     names.push_back(entry.name);
   }
   ASSIGN_OR_RETURN(folder.train, OpenGraph(files::JoinPath(path, "train.json"), folder.manifest,
-                                           names, GraphUse::kTraining));
-  ASSIGN_OR_RETURN(folder.evaluate, OpenGraph(files::JoinPath(path, "evaluate.json"),
-                                              folder.manifest, names, GraphUse::kEvaluation));
+                                           names, GraphUse::kTraining, &hash));
+  ASSIGN_OR_RETURN(folder.evaluate,
+                   OpenGraph(files::JoinPath(path, "evaluate.json"), folder.manifest, names,
+                             GraphUse::kEvaluation, &hash));
+  folder.hash = hash.Hex();
   RETURN_IF_ERROR(ReadConfig(files::JoinPath(path, "config.json"), &folder.config));
   return folder;
 }

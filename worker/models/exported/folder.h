@@ -54,6 +54,8 @@ struct Folder {
   Graph evaluate;
   std::shared_ptr<const safetensors::File> weights;
   std::map<std::string, at::Tensor> constants;
+  // The hash of the manifest, the graphs and the constants.
+  std::string hash;
   std::string config;  // the config.json of a model of transformers; empty: none
 };
 

@@ -206,6 +206,15 @@ TEST_F(FolderTest, RefusesWhatIsWrongByName) {
   }
 }
 
+TEST_F(FolderTest, TheHashIsThatOfWhatTheModelComputes) {
+  WriteAll();
+  const std::string hash = (*CreateExported(dir_.path()))->file_hash();
+  EXPECT_EQ((*CreateExported(dir_.path()))->file_hash(), hash);
+  graph_["units"][0]["nodes"][1]["op"] = "aten.div.Tensor";
+  WriteAll();
+  EXPECT_NE((*CreateExported(dir_.path()))->file_hash(), hash);
+}
+
 TEST_F(FolderTest, AResultOfAnotherShapeIsAnError) {
   manifest_["output"]["shape"] = {"batch", 7};
   WriteAll();

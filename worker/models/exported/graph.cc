@@ -13,8 +13,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kFormat = 1;
-
 // Checks that the root calls each unit once and has one output.
 absl::Status CheckRoot(const Graph& graph) {
   std::vector<int> calls(graph.units.size());
@@ -38,15 +36,18 @@ absl::Status CheckRoot(const Graph& graph) {
 
 }  // namespace
 
+absl::Status CheckFormat(const json& file) {
+  ASSIGN_OR_RETURN(const int64_t format, Integer(file, "format"));
+  if (format == kFormat) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("format: expected ", kFormat, ", found ", format,
+                   "; export the model again with the muster.export of the worker's version"));
+}
+
 absl::StatusOr<Graph> ReadGraph(const json& file, const std::vector<UnitTensors>& units,
                                 const std::vector<std::string>& constants, GraphUse use) {
   RETURN_IF_ERROR(OnlyFields(file, {"format", "torch", "units"}));
-  ASSIGN_OR_RETURN(const int64_t format, Integer(file, "format"));
-  if (format != kFormat) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("format: expected ", kFormat, ", found ", format,
-                     "; export the model again with the muster.export of the worker's version"));
-  }
+  RETURN_IF_ERROR(CheckFormat(file));
   ASSIGN_OR_RETURN(const json* list, List(file, "units"));
   std::map<std::string, const json*> by_name;
   for (const json& one : *list) {
@@ -70,7 +71,6 @@ absl::StatusOr<Graph> ReadGraph(const json& file, const std::vector<UnitTensors>
     const std::map<std::string, CallableUnit> none;
     auto unit = ReadUnit(*found->second, units[i], constants, use, i == 0 ? callable : none);
     if (!unit.ok()) return Annotate(unit.status(), absl::StrCat("unit '", Shown(name), "'"));
-    for (const Node& node : unit->nodes) graph.draws |= node.draws;
     graph.units[i] = *std::move(unit);
     callable[name] = {i, &graph.units[i]};
   }

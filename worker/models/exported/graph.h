@@ -13,6 +13,7 @@
 
 #include "ATen/core/dispatch/Dispatcher.h"
 #include "ATen/core/ivalue.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "nlohmann/json.hpp"
 #include "worker/models/exported/python_function.h"
@@ -109,8 +110,12 @@ struct GraphUnit {
 
 struct Graph {
   std::vector<GraphUnit> units;  // the root first
-  bool draws = false;
 };
+
+// The version of the format of the folder's JSON files. Equal to FORMAT of muster.export.
+inline constexpr int64_t kFormat = 1;
+// INVALID_ARGUMENT if the file has another format.
+absl::Status CheckFormat(const nlohmann::json& file);
 
 // Says what a graph may do. A graph for evaluation draws no random numbers and changes no buffer in
 // place.
@@ -119,11 +124,11 @@ enum class GraphUse { kTraining, kEvaluation };
 // Reads the contents of train.json or evaluate.json. `units`: those of the manifest, the root
 // first. `constants`: the names of all constants. INVALID_ARGUMENT with the place in the file, what
 // was expected and what was found:
-// - another format, units that are not those of the manifest, a unit that is called never or twice
+// - another format, other units than the manifest's, a unit that the root does not call once
 // - an operator that this LibTorch does not have, or that is not allowed (allowed_operators.h)
 // - arguments that the operator does not have, or has with other types
 // - a value that no earlier node made, a name that is made twice, tensors of another unit
-// - parameters and constants that are changed in place
+// - parameters and constants that are changed in place; buffers, by a unit that does not have them
 absl::StatusOr<Graph> ReadGraph(const nlohmann::json& file, const std::vector<UnitTensors>& units,
                                 const std::vector<std::string>& constants, GraphUse use);
 

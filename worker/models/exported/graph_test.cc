@@ -92,6 +92,28 @@ TEST(GraphTest, ComputesWithNumbers) {
   EXPECT_EQ(result[0].scalar_type(), at::kFloat);
 }
 
+TEST(GraphTest, ScopesOfTheModelsCodeHoldForTheirNodesOnly) {
+  json file = Example();
+  json& nodes = file["units"][1]["nodes"];
+  json frozen = nodes[0], half = nodes[0], plain = nodes[0];
+  frozen["grad"] = false, frozen["out"] = {"frozen"};
+  half["autocast"] = {{"enabled", true}, {"dtype", "bfloat16"}, {"cache", true}};
+  half["out"] = {"half"};
+  nodes = {frozen, half, plain};
+  file["units"][1]["outputs"] = {{{"value", "frozen"}}, {{"value", "half"}}, {{"value", "linear"}}};
+  file["units"][0]["nodes"][0]["out"] = {"y", "y2", "y3"};
+  const auto graph = Read(file);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  const at::Tensor weight = at::ones({2, 4}).requires_grad_(true);
+  const Tensors found = RunAlone(*graph, 1, {at::rand({3, 4}), weight}, {});
+  EXPECT_FALSE(found[0].requires_grad());
+  EXPECT_TRUE(found[1].requires_grad());
+  EXPECT_TRUE(found[2].requires_grad());
+  EXPECT_EQ(found[0].scalar_type(), at::kFloat);
+  EXPECT_EQ(found[1].scalar_type(), at::kBFloat16);
+  EXPECT_EQ(found[2].scalar_type(), at::kFloat);
+}
+
 TEST(GraphTest, DrawsFromTheRanksGenerator) {
   json file = Example();
   file["units"][1]["nodes"].push_back(json::parse(
@@ -100,7 +122,7 @@ TEST(GraphTest, DrawsFromTheRanksGenerator) {
   file["units"][1]["outputs"] = json::parse(R"([{"value": "dropped"}])");
   const auto graph = Read(file);
   ASSERT_TRUE(graph.ok()) << graph.status();
-  EXPECT_TRUE(graph->draws);
+  EXPECT_TRUE(graph->units[1].nodes.back().draws);
   const at::Tensor x = at::ones({8, 4}), weight = at::ones({32, 4});
   const at::Tensor first = RunAlone(*graph, 1, {x, weight}, {})[0];
   at::rand({100});  // draws from the process-wide generator
@@ -122,9 +144,11 @@ TEST(GraphTest, RefusesWhatIsWrongByName) {
   const std::vector<Case> cases = {
       {"a-list-that-is-very-deep",
        [&](json& f) {
+         const std::string deep = std::string(300'000, '[') + std::string(300'000, ']');
          f["units"][0]["nodes"][2] = json::parse(
-             R"({"op": "aten.view.default", "out": ["z"], "args": {"self": {"value": "y"}, "size": )" +
-             std::string(300'000, '[') + std::string(300'000, ']') + "}}");
+             R"({"op": "aten.view.default", "out": ["z"],
+                 "args": {"self": {"value": "y"}, "size": )" +
+             deep + "}}");
        },
        "argument 'size': expected a whole number, found array"},
       {"an-unknown-field", [&](json& f) { linear(f)["grads"] = false; },
@@ -133,6 +157,20 @@ TEST(GraphTest, RefusesWhatIsWrongByName) {
        "has the unknown field 'grad'; known are call, args, out"},
       {"a-number-in-place", [&](json& f) { f["units"][0]["nodes"][1]["args"]["self"] = 3; },
        "changes the argument 'self' in place; expected a tensor, found a number"},
+      {"a-buffer-for-a-unit-that-changes-it",
+       [&](json& f) {
+         linear(f) = json::parse(
+             R"({"op": "aten.add_.Tensor", "out": ["linear"],
+                 "args": {"self": {"value": "x"}, "other": 1, "alpha": 1}})");
+         root(f)["nodes"][0]["args"] = {{{"buffer", "calls"}}};
+       },
+       "gives buffer 'calls' to 'layer', which changes it in place"},
+      {"other-arguments-of-a-function",
+       [&](json& f) {
+         linear(f) = json::parse(
+             R"({"op": "python.add.default", "args": {"b": 1, "c": 2}, "out": ["linear"]})");
+       },
+       "has the unknown field 'c'; known are a, b"},
       {"a-number-of-any-type",
        [&](json& f) {
          linear(f) = json::parse(

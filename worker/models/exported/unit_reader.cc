@@ -176,7 +176,7 @@ class UnitReader {
         return Expected("a value of the kind of the unit's input", (*arguments)[i]);
       }
       if (unit.written_inputs.contains(static_cast<int>(i))) {
-        RETURN_IF_ERROR(Write(memory_->Of(argument.value)));
+        RETURN_IF_ERROR(Lend(memory_->Of(argument.value), name));
       }
       node.arguments.push_back(std::move(argument));
     }
@@ -198,7 +198,8 @@ class UnitReader {
       return absl::InvalidArgumentError("is no function that a graph may call");
     }
     ASSIGN_OR_RETURN(const json* arguments, Object(file, "args"));
-    if (arguments->size() != ArgumentsOf(*node.function)) {
+    RETURN_IF_ERROR(OnlyFields(*arguments, {"a", "b"}));
+    if (arguments->size() != ArgumentsOf(*node.function) || !arguments->contains("a")) {
       return absl::InvalidArgumentError(absl::StrCat("expected ", ArgumentsOf(*node.function),
                                                      " arguments, found ", arguments->size()));
     }
@@ -337,6 +338,17 @@ class UnitReader {
   }
 
   bool IsInput(int value) const { return value < static_cast<int>(unit_.inputs.size()); }
+
+  // Checks memory that a call gives to a unit that changes it. A repeated forward of the unit
+  // restores only the unit's own buffers.
+  absl::Status Lend(const std::set<int>& memory, const std::string& unit) {
+    for (const int value : memory) {
+      if (value < first_buffer_ || value >= first_constant_) continue;
+      return absl::InvalidArgumentError(absl::StrCat("gives ", names_.Describe(value), " to '",
+                                                     Shown(unit), "', which changes it in place"));
+    }
+    return Write(memory);
+  }
 
   // A number that is changed in place would keep its value for the next forward.
   static absl::Status CheckWritesTensors(const c10::FunctionSchema& schema, const Node& node) {

@@ -142,6 +142,7 @@ std::vector<Line> LinesOf(const models::Model& model) {
   for (const auto& [name, tensor] : model.Buffers()) {
     lines.push_back({absl::StrCat("buffer ", absl::CEscape(name)), describe(tensor)});
   }
+  if (!model.file_hash().empty()) lines.push_back({"hash of the model's files", model.file_hash()});
   return lines;
 }
 

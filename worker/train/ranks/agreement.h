@@ -26,7 +26,8 @@ absl::Status AgreeOn(const std::string& what, const std::vector<jobspec::Line>& 
 std::string NameDifference(const std::vector<jobspec::Line>& of_rank_0,
                            const std::vector<jobspec::Line>& others, int rank);
 
-// Returns one line for each parameter and buffer, in the model's order: name, shape and type.
+// Returns one line for each parameter and buffer, in the model's order: name, shape and type. Then
+// a line with the hash of the model's files, if there is one.
 std::vector<jobspec::Line> LinesOf(const models::Model& model);
 
 // ---- The result of a task of which each rank has done its part.

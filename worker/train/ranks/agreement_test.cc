@@ -98,6 +98,12 @@ class OneLayerModel : public models::Model {
   models::InputSpec UnitsInput() const override { return {}; }
 };
 
+class ModelOfFiles : public OneLayerModel {
+ public:
+  using OneLayerModel::OneLayerModel;
+  std::string file_hash() const override { return "12ab"; }
+};
+
 Lines LinesOfModel(std::vector<int64_t> shape, at::ScalarType type = at::kFloat,
                    const std::string& buffer = "") {
   return LinesOf(OneLayerModel(std::make_unique<Layer>(std::move(shape), type, buffer)));
@@ -108,6 +114,12 @@ TEST(LinesOf, ShowsShapesTypesAndBuffers) {
             (Lines{{"parameter weight", "[2, 3] Float"}, {"buffer mean", "[3] Float"}}));
   EXPECT_NE(LinesOfModel({2, 3}), LinesOfModel({3, 2}));
   EXPECT_NE(LinesOfModel({2, 3}), LinesOfModel({2, 3}, at::kBFloat16));
+}
+
+TEST(LinesOf, ShowsTheHashOfFilesThatSayWhatAModelComputes) {
+  const ModelOfFiles model(std::make_unique<Layer>(std::vector<int64_t>{2}, at::kFloat, ""));
+  EXPECT_EQ(LinesOf(model), (Lines{{"parameter weight", "[2] Float"},
+                                   {"hash of the model's files", "12ab"}}));
 }
 
 }  // namespace
