@@ -118,8 +118,8 @@ TEST(LinesOf, ShowsShapesTypesAndBuffers) {
 
 TEST(LinesOf, ShowsTheHashOfFilesThatSayWhatAModelComputes) {
   const ModelOfFiles model(std::make_unique<Layer>(std::vector<int64_t>{2}, at::kFloat, ""));
-  EXPECT_EQ(LinesOf(model), (Lines{{"parameter weight", "[2] Float"},
-                                   {"hash of the model's files", "12ab"}}));
+  EXPECT_EQ(LinesOf(model),
+            (Lines{{"parameter weight", "[2] Float"}, {"hash of the model's files", "12ab"}}));
 }
 
 }  // namespace
