@@ -240,7 +240,8 @@ def test_a_killed_and_resumed_run_equals_an_undisturbed_one(muster, tmp_path):
         )
         muster.submit(spec, job_id)
         if disturb:
-            cluster.kill_a_worker_after_the_first_checkpoint(muster, tmp_path / "checkpoints" / job_id)
+            folder = tmp_path / "checkpoints" / job_id
+            cluster.kill_a_worker_after_the_first_checkpoint(muster, folder)
         job = muster.wait(job_id)
         assert int(job.get("restarts", 0)) == (1 if disturb else 0), job
         ends.append(
