@@ -4,15 +4,16 @@
 #   ./test.sh         what a change must pass before it is committed. It leaves out the tests with
 #                     the tag "all": whole programs under faults, every command of the guides, and
 #                     Clang's analysis of locks.
-#   ./test.sh --all   all tests, with every combination of their factors and every seed
+#   ./test.sh --all   all tests, with every three values of their factors together and every seed
 #                     (tests/cases.py), and under AddressSanitizer, UndefinedBehaviorSanitizer and
 #                     ThreadSanitizer those that tests/asan.txt and tests/tsan.txt name. CI runs
 #                     this, so nothing lands without it.
 #   ./test.sh --long [arguments of tests/faults/long.py]
-#                     many seeds of faults and simulated schedules, the sanitizers over code that
-#                     includes LibTorch, and the packages installed in a Debian without
-#                     compiler, about 9 minutes of them; again: goes on with what is
-#                     left (tests/faults/results/long.tsv says what has passed).
+#                     many seeds of faults and simulated schedules, every combination of factors,
+#                     the sanitizers over code that includes LibTorch, and the packages
+#                     installed in a Debian without compiler, about 9 minutes of them;
+#                     again: goes on with what is left (tests/faults/results/long.tsv says what
+#                     has passed).
 set -uo pipefail
 cd "$(dirname "$0")"
 
@@ -69,7 +70,7 @@ case "${1:-}" in
   "") options=(--test_tag_filters=-all --build_tag_filters=-all) ;;
   --all)
     sanitizers=(asan tsan)
-    options=(--test_env=MUSTER_ALL_CASES=1)
+    options=(--test_env=MUSTER_CASES=all)
     # Tests that asan.txt names run with the sanitizers, and not a second time without.
     plain+=($(sed 's/^/-/' tests/asan.txt))
     ;;

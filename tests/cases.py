@@ -1,43 +1,54 @@
 """The combinations of several factors that a test runs.
 
-By default few of them, chosen so that they still meet what is asked for here; with
-MUSTER_ALL_CASES=1 (./test.sh --all) every combination."""
+The environment variable MUSTER_CASES says how many. Unset (./test.sh): every value of each factor
+occurs. `all` (./test.sh --all): every three values of different factors occur together, and every
+fixed seed runs. `every_combination` (./test.sh --long): nothing is left out."""
 
 import itertools
 import os
 
 
-def every_pair(*factors):
-    """Every value together with every value of each other factor. Greedily: each combination is the
-    one with the most pairs that no combination before it has."""
-
-    def pairs(combination):
-        return set(itertools.combinations(enumerate(combination), 2))
-
-    product, chosen = list(itertools.product(*factors)), []
-    if all_are_run():
-        return product
-    missing = set().union(*map(pairs, product))
-    while missing:
-        chosen.append(max(product, key=lambda combination: len(pairs(combination) & missing)))
-        missing -= pairs(chosen[-1])
-    return chosen
-
-
 def every_value(*factors):
-    """Every value of each factor at least once."""
-    if all_are_run():
+    """Every value of each factor at least once; with MUSTER_CASES more of the combinations."""
+    factors = [list(dict.fromkeys(factor)) if all_are_run() else list(factor) for factor in factors]
+    if asked_for() == "every_combination":
         return list(itertools.product(*factors))
-    factors = [list(factor) for factor in factors]
+    if all_are_run():
+        return every_three(factors)
     longest = max(map(len, factors))
     return [tuple(factor[i % len(factor)] for factor in factors) for i in range(longest)]
 
 
-def first_ones(values, count):
-    """The first `count` of some values that each show the same in another place."""
-    return list(values) if all_are_run() else list(values)[:count]
+def every_three(factors):
+    """Returns combinations in which every three values of different factors occur together: each
+    one is the combination with the most triples that no combination before it has."""
+
+    def triples(combination):
+        return set(itertools.combinations(enumerate(combination), min(3, len(factors))))
+
+    left = {combination: triples(combination) for combination in itertools.product(*factors)}
+    missing, chosen = set().union(*left.values()), []
+    while missing:
+        chosen.append(max(left, key=lambda combination: len(left[combination] & missing)))
+        missing -= left.pop(chosen[-1])
+    return chosen
+
+
+def first_ones(values, count, with_all=None):
+    """The first `count` of some values that each show the same in another place. With `all` the
+    first `with_all` of them; without this number, all."""
+    if asked_for() == "every_combination":
+        return list(values)
+    return list(values)[: with_all if all_are_run() else count]
 
 
 def all_are_run():
-    """Returns True if this run of the tests has every combination and every seed."""
-    return os.environ.get("MUSTER_ALL_CASES") == "1"
+    """Returns True if this run of the tests has every fixed seed."""
+    return asked_for() != ""
+
+
+def asked_for():
+    asked = os.environ.get("MUSTER_CASES", "")
+    if asked not in ("", "all", "every_combination"):
+        raise ValueError(f"MUSTER_CASES is '{asked}'; expected: all, every_combination, or unset")
+    return asked

@@ -8,18 +8,20 @@ Each (kind, seed, strategy) that passed is a line of the results file, and is no
 failed one is run again the next time, and its line is replaced. Simulated schedules
 (tests/simulation) are the kind "simulated", in pieces; the seed is the first one of the piece. With
 --output-base, the kinds "asan" and "tsan" are the tests that tests/asan_long.txt and
-tests/tsan_long.txt name, one by one: the strategy is the test's label. The kind "fuzz" is five
-minutes of each target of tests/fuzz, and "fuzz_planted" shows that each finds a planted bug: the
-strategy is the target. With --packages, the kind "packages" installs what is in this folder in a
-Debian without compiler, trains, and removes it (tests/package/clean_root.py): the strategy is what
-is installed. It needs root. Ends with 0 once all have passed, with 3 while some are left, with 1
-where one has failed."""
+tests/tsan_long.txt name, one by one: the strategy is the test's label. The kind "combinations" is
+the tests with several factors, in every combination (tests/cases.py): the strategy is the label,
+too. The kind "fuzz" is five minutes of each target of tests/fuzz, and "fuzz_planted" shows that
+each finds a planted bug: the strategy is the target. With --packages, the kind "packages" installs
+what is in this folder in a Debian without compiler, trains, and removes it. It needs root; the
+strategy is what is installed (tests/package/clean_root.py).
+Ends with 0 once all have passed, with 3 while some are left, with 1 where one has failed."""
 
 import argparse
 import atexit
 import datetime
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -41,6 +43,7 @@ MANY = (
     "fsync_kill",
 )
 SANITIZERS = ("asan", "tsan")
+COMBINATIONS = "combinations"
 FUZZED = {"fuzz": [], "fuzz_planted": ["--planted"]}
 FUZZ = HERE.parent / "fuzz/fuzz.py"
 PACKAGES = "packages"
@@ -74,6 +77,26 @@ def sanitized(output_base, sanitizer, label):
         text=True,
         check=False,
     )
+
+
+def combined(label):
+    """Runs `bazel test` of one target with every combination of its factors, to its end."""
+    return subprocess.run(
+        ["nice", "-n", "19", "bazel", "test", "--test_env=MUSTER_CASES=every_combination", label],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def tests_with_factors():
+    """The labels of the tests that only with every_combination (tests/cases.py) are complete."""
+    return [
+        f"//{path.parent}:{path.stem}"
+        for path in sorted(pathlib.Path("tests").rglob("*_test.py"))
+        if path.stem != "cases_test"
+        and re.search(r"cases\.(every_value\(|first_ones\([^)]*with_all=)", path.read_text())
+    ]
 
 
 def fuzzed(kind, target):
@@ -182,12 +205,15 @@ def main():
     results = Results(arguments.results)
     sanitizers = SANITIZERS if arguments.output_base else ()
     packages = [PACKAGES] if arguments.packages and os.geteuid() == 0 else []
-    everything = [*plans.KINDS, *sanitizers, *FUZZED, *packages]
+    everything = [*plans.KINDS, *sanitizers, COMBINATIONS, *FUZZED, *packages]
     kinds = arguments.kinds.split(",") if arguments.kinds else everything
     cases = []
     for kind in kinds:
         if kind in SANITIZERS:
             cases += [(kind, "0", label) for label in sanitized_tests(kind)]
+            continue
+        if kind == COMBINATIONS:
+            cases += [(kind, "0", label) for label in tests_with_factors()]
             continue
         if kind in FUZZED:
             cases += [(kind, "0", target) for target in fuzz_targets()]
@@ -227,10 +253,12 @@ def main():
             print(f"{verdict} {kind} {seed} {seconds:.1f} s: {told[:2000]}", flush=True)
             failed += verdict == "FAILED"
             continue
-        if kind in SANITIZERS or kind in FUZZED or kind == PACKAGES:
+        if kind in (*SANITIZERS, *FUZZED, COMBINATIONS, PACKAGES):
             begun = time.monotonic()
             if kind == PACKAGES:
                 played = installed(arguments.packages, strategy)
+            elif kind == COMBINATIONS:
+                played = combined(strategy)
             elif kind in FUZZED:
                 played = fuzzed(kind, strategy)
             else:

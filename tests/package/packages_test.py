@@ -205,10 +205,13 @@ def test_the_wheel_says_what_it_is():
             "numpy",
             "pandas",
             "protobuf",
+            "safetensors",
             "tokenizers",
             "torch",
             "xxhash",
         }
+        extras = {one for one in required if "extra ==" in required[one]}
+        assert extras == {"pandas", "safetensors", "tokenizers"}
         stub = wheel.read("muster/_proto/proto/muster/v1/job_service_pb2_grpc.py").decode()
         (made_for,) = re.findall("GRPC_GENERATED_VERSION = '(.*)'", stub)
         assert required["grpcio"] == f"grpcio>={made_for}"
