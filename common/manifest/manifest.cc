@@ -216,6 +216,7 @@ Json ToJson(const Manifest& manifest) {
   if (manifest.tokenizer.known()) {
     json["tokenizer"] = {{"path", manifest.tokenizer.path}, {"xxh3_128", manifest.tokenizer.hash}};
   }
+  if (!manifest.model_hash.empty()) json["model_xxh3_128"] = manifest.model_hash;
   json["files"] = std::move(files);
   json["pieces"] = std::move(pieces);
   return json;
@@ -266,6 +267,7 @@ Manifest FromJson(const Json& json) {
     json["tokenizer"].at("path").get_to(manifest.tokenizer.path);
     json["tokenizer"].at("xxh3_128").get_to(manifest.tokenizer.hash);
   }
+  if (json.contains("model_xxh3_128")) json["model_xxh3_128"].get_to(manifest.model_hash);
   for (const Json& item : json.at("files")) {
     FileRecord file;
     item.at("name").get_to(file.name);

@@ -134,6 +134,8 @@ struct Manifest {
   std::string settings;
   // The tokenizer of the tokens on which the model was trained, if known.
   tokenizer::Source tokenizer;
+  // The hash of the files that say what the model computes; empty if there are none.
+  std::string model_hash;
   std::vector<FileRecord> files;
   std::vector<Piece> pieces;
   friend bool operator==(const Manifest&, const Manifest&) = default;

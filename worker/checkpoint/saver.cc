@@ -147,7 +147,8 @@ absl::StatusOr<SaveOutcome> Saver::Save(const SavePoint& point, const State& sta
                         .config = records.config,
                         .first_weights = records.first_weights,
                         .settings = records.settings,
-                        .tokenizer = records.tokenizer};
+                        .tokenizer = records.tokenizer,
+                        .model_hash = records.model_hash};
     ASSIGN_OR_RETURN(outcome.manifest.pieces, Pieces(state, shards));
     for (size_t rank = 0; rank < parts.size(); ++rank) {
       outcome.manifest.files.push_back({ShardName(static_cast<int64_t>(rank)), parts[rank]->size,

@@ -83,6 +83,7 @@ struct ModelRecords {
   std::string first_weights;
   std::string settings = {};
   tokenizer::Source tokenizer;
+  std::string model_hash = {};
 };
 
 // An item that this rank holds whole.

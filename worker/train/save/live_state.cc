@@ -159,7 +159,8 @@ absl::StatusOr<checkpoint::ModelRecords> RecordsOf(const Job& job, const models:
                                    .parameters = {},
                                    .config = model.HuggingFaceConfig(),
                                    .first_weights = FirstWeights(job.spec.model()),
-                                   .settings = jobspec::TrainingSettingsJson(job.spec)};
+                                   .settings = jobspec::TrainingSettingsJson(job.spec),
+                                   .model_hash = model.file_hash()};
   std::vector<int64_t> groups(order.size());
   if (job.optimizer.has_value()) {
     ASSIGN_OR_RETURN(groups, GroupsOf(*job.optimizer, order, learning_rate, &records.optimizer));

@@ -69,8 +69,20 @@ Mask FrozenOf(Loaded& loaded, const std::set<std::string>& names) {
   return frozen;
 }
 
+// FAILED_PRECONDITION if the model now computes something else than when it was saved.
+absl::Status CheckModelFiles(const models::Model& model, const manifest::Manifest& manifest) {
+  if (manifest.model_hash.empty() || manifest.model_hash == model.file_hash()) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      model.name(), ": its files are others than those with which the checkpoint of step ",
+      manifest.step, " was written (hash ", manifest.model_hash, ", found ", model.file_hash(),
+      "); put the former folder back, or begin a new job with start.what: weights"));
+}
+
 // Prepares the session for a checkpoint with this manifest. Returns the state to fill.
 absl::StatusOr<checkpoint::State> StateFor(Loaded& loaded, const manifest::Manifest& manifest) {
+  RETURN_IF_ERROR(CheckModelFiles(*loaded.agreed->model, manifest));
   loaded.first_weights = manifest.first_weights;
   if (!loaded.tokenizer.known()) loaded.tokenizer = manifest.tokenizer;
   if (!loaded.trains()) return State(loaded);
