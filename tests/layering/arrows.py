@@ -81,8 +81,8 @@ ARROWS = {
         "coordinator/store",
     ],
     "client/api": ["common", "proto"],
-    # The Python package: its modules, and what makes its stubs.
-    "client/python": ["proto"],
+    # The Python package: its modules, what makes its stubs, and the names of operators.
+    "client/python": ["common", "proto"],
     "client/checkpoints": ["common"],
     "client/cli": ["common", "proto", "client/api", "client/checkpoints", "client/cli/terminal"],
     "client/cli/terminal": ["common", "proto"],
@@ -237,6 +237,7 @@ ARROWS = {
     ],
     "tests/faults": ["plugin", "tests/process"],
     "tests/fuzz": ["common", "worker"],
+    "tests/fuzz_torch": ["common", "worker"],
     "tests/gpu": ["common", "tests/parity", "tests/process", "worker"],
     "tests/layering": ["client", "coordinator", "worker"],
     "tests/package": ["common", "deploy"],

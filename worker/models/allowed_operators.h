@@ -4,7 +4,7 @@
 // The list names allowed operators, because LibTorch has harmful ones and libraries add more.
 // Harmful operators access files (aten::save, aten::from_file), change the process
 // (aten::manual_seed), call other processes (c10d::, prim::rpc_sync), or use unchecked sizes (for
-// compressed sparse tensors). An operator of a newer LibTorch has to be added here.
+// compressed sparse tensors). The operators of tensors are in common/operators/computing.h.
 #ifndef MUSTER_WORKER_MODELS_ALLOWED_OPERATORS_H_
 #define MUSTER_WORKER_MODELS_ALLOWED_OPERATORS_H_
 

@@ -183,7 +183,7 @@ TEST_F(HarmfulScriptTest, RecordsThatCouldBeTakenForOthersAreRefused) {
 
 TEST(AllowedOperators, AreListed) {
   for (const char* name : {"aten::add", "aten::add_", "aten::__getitem__", "aten::lstm",
-                           "aten::_convolution", "prim::If", "aten::relu_"}) {
+                           "aten::_convolution", "prim::If", "aten::relu_", "aten::numpy_T"}) {
     EXPECT_TRUE(IsAllowedOperator(name)) << name;
   }
   for (const char* name : {"aten::save", "aten::from_file", "aten::set_", "aten::manual_seed",
