@@ -24,7 +24,7 @@ wheels=(torch==2.13.0 numpy)
 test_wheels=(
   safetensors==0.8.0 transformers==5.23.0 grpcio-tools==1.85.1 pytest==9.2.0 pandas==3.1.1
   xxhash==4.1.0 tokenizers==0.23.3 datasets==5.2.0 mypy==2.4.1 types-protobuf==7.35.1.20260906
-  tensorboard==2.21.0 tree-sitter==0.26.1 tree-sitter-cpp==0.23.4
+  tensorboard==2.21.0 tree-sitter==0.26.1 tree-sitter-cpp==0.23.4 accelerate==1.15.0 peft==0.21.2
   mkdocs==1.6.1 mkdocs-material==9.8.2
 )
 [[ "${1:-}" == --tests ]] && wheels+=("${test_wheels[@]}")

@@ -144,8 +144,9 @@ v1::JobSpec ResolveDefaults(v1::JobSpec spec) {
     ResolveSchedule(UnlimitedSteps(spec).value_or(0), spec.mutable_schedule());
   }
   if (spec.precision() == v1::JobSpec::FLOAT16) spec.mutable_loss_scale();
-  // A plug-in may have its own loss.
-  if (!spec.has_loss() && !spec.model().has_plugin()) spec.mutable_loss()->mutable_cross_entropy();
+  // A plug-in or an exported model may have a loss of its own.
+  const bool may_have_loss = spec.model().has_plugin() || spec.model().has_exported();
+  if (!spec.has_loss() && !may_have_loss) spec.mutable_loss()->mutable_cross_entropy();
   ResolveUnevenInputs(&spec);
   ResolveStrategy(&spec);
   for (v1::StageSpec& stage : *spec.mutable_stages()) {

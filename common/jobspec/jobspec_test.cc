@@ -86,7 +86,7 @@ TEST(ResolveDefaults, KeepsAValidSpecValid) {
   EXPECT_THAT(ValidateSpec(ResolveDefaults(Parse(kGpt2Job))).problems(), IsEmpty());
 }
 
-TEST(ResolveDefaults, TheLossIsCrossEntropyUnlessAPluginMayHaveItsOwn) {
+TEST(ResolveDefaults, TheLossIsCrossEntropyUnlessTheModelMayHaveItsOwn) {
   v1::JobSpec spec = Parse(kGpt2Job);
   spec.mutable_loss()->mutable_mse();
   EXPECT_TRUE(ResolveDefaults(spec).loss().has_mse());
@@ -96,6 +96,8 @@ TEST(ResolveDefaults, TheLossIsCrossEntropyUnlessAPluginMayHaveItsOwn) {
             Parse("loss { cross_entropy { ignore_index: -100 label_smoothing: 0 } }").loss()));
   spec.clear_loss();
   spec.mutable_model()->mutable_plugin();
+  EXPECT_FALSE(ResolveDefaults(spec).has_loss());
+  spec.mutable_model()->set_exported("/folder");
   EXPECT_FALSE(ResolveDefaults(spec).has_loss());
 }
 

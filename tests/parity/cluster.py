@@ -108,6 +108,11 @@ class Cluster:
         job_file.write_text(json.dumps(spec, indent=1))  # JSON is YAML
         self._muster("submit", job_file, "--id", job_id)
 
+    def run_file(self, job_file, job_id):
+        """Runs the job of a job file to its end; returns the Job, as run()."""
+        self._muster("submit", job_file, "--id", job_id)
+        return self.wait(job_id)
+
     def run(self, spec, job_id):
         """Runs a job to its end; returns the Job. JobFailed unless it SUCCEEDED."""
         self.submit(spec, job_id)
@@ -203,10 +208,11 @@ def environment():
     return {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
-def kill_a_worker_after_the_first_checkpoint(muster, folder):
-    """Waits for the checkpoint of step 4 in a job's folder."""
+def kill_a_worker_after_the_first_checkpoint(muster, folder, before=lambda: None):
+    """Waits for the checkpoint of step 4 in a job's folder, and calls `before`."""
     deadline = time.monotonic() + bound(20)
     while not list(folder.glob("step-4-*/MANIFEST.json")):
         assert time.monotonic() < deadline, "no checkpoint"
         time.sleep(0.005)
+    before()
     os.kill(muster.workers()[0], signal.SIGKILL)

@@ -1,28 +1,37 @@
-"""Models that muster.export wrote: trained as PyTorch trains the model itself.
-
-Tolerances as in training_test.py: 1e-6 where both sides run the same kernels in float32 and only
-add in another order (gradients of micro-batches over ranks)."""
+"""What trains an exported model: exports that transformers opens, random numbers, kills, repeated
+forwards, and data that fill the inputs. Whole runs beside PyTorch: exported_models_test.py."""
 
 import struct
+import time
 
-import numpy
 import pytest
 import torch
 import xxhash
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from tests import exports
+from tests import cases, exports
+from tests.bazel import bound
+from tests.parity import checkpoints, exported_models, sessions, shared_cluster, twin
 from tests.parity import exported_zoo as zoo
-from tests.parity import shared_cluster, twin, workloads
-from tests.parity.cluster import kill_a_worker_after_the_first_checkpoint
-from tests.python import package  # noqa: F401 (makes `muster` importable)
+from tests.parity.cluster import JobFailed, kill_a_worker_after_the_first_checkpoint
+from tests.parity.exported_job import job
+from tests.parity.exported_models import MODELS
 
 import muster.export  # isort: skip
 
-SGD = {"sgd": {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.01}}
-ADAMW = {"adamw": {"lr": 1e-3, "betas": [0.9, 0.95], "eps": 1e-5, "weight_decay": 0.1}}
 STRATEGIES = ({"ddp": {}}, {"sharded_ddp": {}}, {"fsdp": {}})
+
+# name: steps and samples of a rank, so many that a kill after the first checkpoint comes before
+# the end.
+KILLED = {
+    "wide": (60, 30),
+    "gpt2": (200, 3),
+    "bert": (200, 3),
+    "t5": (200, 3),
+    "mixtral": (200, 3),
+}
+FROZEN = ["gpt2", "bert", "t5", "mixtral", "own"]
 
 cluster = shared_cluster.with_slots(2)
 
@@ -32,95 +41,12 @@ def one_thread():
     torch.set_num_threads(1)
 
 
-def tokens_data(folder):
-    workloads.write_tokens(folder / "train.bin", zoo.VOCABULARY, 1000, seed=1)
-    return {"train": {"tokens": {"path": str(folder / "train.bin"), "dtype": "uint16"}}}
-
-
-def images_data(folder):
-    generator = numpy.random.default_rng(1)
-    numpy.save(folder / "inputs.npy", generator.random((150, 1, 6, 6), dtype=numpy.float32))
-    numpy.save(folder / "labels.npy", generator.integers(0, 3, 150))
-    return {
-        "train": {
-            "npy": {"inputs": str(folder / "inputs.npy"), "labels": str(folder / "labels.npy")}
-        }
-    }
-
-
-# A larger rate lets the network's rounding grow: PyTorch, with the micro-batches of a step in the
-# other order, then differs from itself by 3e-5 after 18 steps.
-SLOW = {"sgd": {"lr": 0.01, "momentum": 0.9, "weight_decay": 0.01}}
-
-# name: (the model, an example of its input, its data, the optimizer)
-CASES = {
-    "gpt2": (zoo.gpt2, zoo.tokens, tokens_data, ADAMW),
-    "llama": (zoo.llama, zoo.tokens, tokens_data, SGD),
-    "network": (zoo.network, zoo.images, images_data, SLOW),
-}
-OTHERS = {
-    "dropout": (zoo.dropout, zoo.images, images_data, SGD),
-    # So wide that a kill after the first checkpoint comes before the end.
-    "wide": (zoo.wide, zoo.images, images_data, SGD),
-}
-
-
-def job(folder, case, **more):
-    build, example, data, optimizer = (CASES | OTHERS)[case]
-    exported = folder / "exported"
-    if not exported.exists():
-        muster.export(build(), example(), exported)
-    return {
-        "name": case,
-        "seed": 13,
-        "world_size": 2,
-        "model": {"exported": str(exported)},
-        "data": data(folder),
-        "batch": {"per_rank": 3, "accumulate": 2},
-        "optimizer": optimizer,
-        "stages": [{"fit": {"steps": 20}}],
-        "export": {"path": str(folder / "out" / "model.safetensors")},
-        **more,
-    }
-
-
-def loss(output, targets):
-    return twin.cross_entropy(zoo.logits_of(output), targets)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_twenty_steps_in_every_strategy_equal_pytorch(cluster, tmp_path, case):
-    model = CASES[case][0]()
-    start = {name: tensor.clone() for name, tensor in model.named_parameters()}
-    spec = job(tmp_path, case)
-    expected = twin.train(spec, model, loss, context=zoo.CONTEXT)
-    assert max((one - start[name]).abs().max() for name, one in model.named_parameters()) > 1e-2
-    ends = []
-    for strategy in STRATEGIES:
-        job_id = f"{case}-{next(iter(strategy)).replace('_', '-')}"
-        cluster.run(job(tmp_path, case, strategy=strategy), job_id)
-        losses = cluster.losses(job_id)
-        twin.assert_close(losses, expected.losses, 1e-6)
-        export = tmp_path / "out" / "model.safetensors"
-        found = load_file(export)
-        # Each parameter once, by the name of the module, and no constants.
-        wanted = {name: expected.tensors[name] for name, _ in model.named_parameters()}
-        twin.assert_close({name: found[name] for name in wanted}, wanted, 1e-6)
-        # Python takes it back.
-        missing, unexpected = CASES[case][0]().load_state_dict(found, strict=False)
-        assert not unexpected and set(missing) <= {"lm_head.weight"}
-        ends.append((losses, exports.contents(export)))
-        export.unlink()
-    assert len(ends[0][0]) == 20
-    assert ends[0] == ends[1] == ends[2]
-
-
 @pytest.mark.parametrize("case", ["gpt2", "llama"])
 def test_transformers_opens_the_folder_of_an_export(cluster, tmp_path, case):
     cluster.run(job(tmp_path, case, world_size=1, stages=[{"fit": {"steps": 2}}]), f"hf-{case}")
     folder = tmp_path / "out"
     opened = AutoModelForCausalLM.from_pretrained(folder).eval()
-    model = CASES[case][0]().eval()
+    model = MODELS[case].build().eval()
     model.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
     with torch.no_grad():
         assert opened(zoo.tokens()).logits.equal(model(zoo.tokens()).logits)
@@ -137,7 +63,7 @@ def test_dropout_draws_as_pytorch_does_under_the_seed_of_each_forward(cluster, t
         key = struct.pack("<3q", next(steps), 0, 0)
         torch.manual_seed(xxhash.xxh3_64_intdigest(key, seed=spec["seed"]))
 
-    expected = twin.train(spec, zoo.dropout(), loss, before_step=seed_the_forward)
+    expected = twin.train(spec, zoo.dropout(), before_step=seed_the_forward)
     for strategy in STRATEGIES:
         job_id = f"dropout-{next(iter(strategy)).replace('_', '-')}"
         cluster.run(spec | {"strategy": strategy}, job_id)
@@ -145,24 +71,18 @@ def test_dropout_draws_as_pytorch_does_under_the_seed_of_each_forward(cluster, t
         (tmp_path / "out" / "model.safetensors").unlink()
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_one_rank_has_the_losses_of_pytorch(cluster, tmp_path, case):
-    spec = job(tmp_path, case, world_size=1, batch={"per_rank": 4})
-    expected = twin.train(spec, CASES[case][0](), loss, context=zoo.CONTEXT)
-    cluster.run(spec, f"alone-{case}")
-    twin.assert_close(cluster.losses(f"alone-{case}"), expected.losses, 1e-6)
-
-
-def test_a_killed_and_resumed_run_equals_an_undisturbed_one(cluster, tmp_path):
+@pytest.mark.parametrize("case", cases.first_ones(KILLED, 1, with_all=2))
+def test_a_killed_and_resumed_run_equals_an_undisturbed_one(cluster, tmp_path, case):
+    steps, per_rank = KILLED[case]
     ends = []
     for disturb in (False, True):
-        job_id = "disturbed" if disturb else "undisturbed"
+        job_id = f"disturbed-{case}" if disturb else f"undisturbed-{case}"
         spec = job(
             tmp_path,
-            "wide",
+            case,
             strategy={"fsdp": {}},
-            batch={"per_rank": 30},
-            stages=[{"fit": {"steps": 40}}],
+            batch={"per_rank": per_rank},
+            stages=[{"fit": {"steps": steps}}],
             checkpoint={"directory": str(tmp_path / "checkpoints"), "every_steps": 4, "keep": 100},
         )
         cluster.submit(spec, job_id)
@@ -173,8 +93,81 @@ def test_a_killed_and_resumed_run_equals_an_undisturbed_one(cluster, tmp_path):
         export = tmp_path / "out" / "model.safetensors"
         ends.append((cluster.losses(job_id), exports.contents(export)))
         export.unlink()
-    assert len(ends[0][0]) == 40
+    assert len(ends[0][0]) == steps
     assert ends[0] == ends[1]
+
+
+def test_a_job_does_not_go_on_with_a_folder_that_was_replaced(cluster, tmp_path):
+    spec = job(
+        tmp_path,
+        "wide",
+        batch={"per_rank": 30},
+        stages=[{"fit": {"steps": 4000}}],
+        checkpoint={"directory": str(tmp_path / "checkpoints"), "every_steps": 4, "keep": 100},
+    )
+    cluster.submit(spec, "replaced")
+    manifest = tmp_path / "exported/manifest.json"
+    kill_a_worker_after_the_first_checkpoint(
+        cluster,
+        tmp_path / "checkpoints/replaced",
+        before=lambda: manifest.write_text(manifest.read_text() + " "),
+    )
+    with pytest.raises(JobFailed, match="its files are others than those with which the checkpoi"):
+        cluster.wait("replaced")
+
+
+@pytest.mark.parametrize("case", cases.first_ones(FROZEN, 1, with_all=2))
+def test_parameters_are_frozen_and_thawed_in_a_running_job_as_in_pytorch(tmp_path, case):
+    model = MODELS[case].build()
+    named = dict(model.named_parameters())
+    # Whole units, parts of units, and every second layer.
+    frozen = [name for name in list(named)[::3] if named[name].requires_grad]
+    steps = iter(range(20))
+
+    def set_flags(_):
+        step = next(steps)
+        for name in frozen:
+            named[name].requires_grad_(not 7 <= step < 13)
+
+    spec = job(tmp_path, case)
+    source = exported_models.converted(spec["data"]["train"], tmp_path)
+    expected = twin.train(
+        spec | {"data": {"train": source}}, model, MODELS[case].loss,
+        before_step=set_flags, context=zoo.CONTEXT,
+    )
+    rules = {
+        done: [{action: name} for name in frozen]
+        for done, action in ((7, "freeze"), (13, "unfreeze"))
+    }
+    ends = []
+    for strategy in STRATEGIES:
+        folder = tmp_path / next(iter(strategy))
+        found = sessions.run(job(tmp_path, case, strategy=strategy), folder, rules)
+        assert len(found) == 20
+        for step in (8, 13):
+            now, before = (checkpoints.parameters(found[one]) for one in (step, step - 1))
+            assert all(now[name].equal(before[name]) for name in frozen)
+        ends.append(checkpoints.parameters(found[20]))
+        wanted = {name: expected.tensors[name] for name in ends[-1]}
+        twin.assert_close(ends[-1], wanted, 1e-6)
+        if case != "t5":
+            assert all(ends[-1][name].equal(one) for name, one in ends[0].items())
+
+
+@pytest.mark.parametrize("case", ["qwen3", "network"])
+def test_bfloat16_is_that_of_pytorch(cluster, tmp_path, case):
+    # The code of Qwen 3 asks for types, so its graphs in float32 are others.
+    muster.export(
+        MODELS[case].build(), MODELS[case].example(), tmp_path / "exported", precision="bfloat16"
+    )
+    for strategy in STRATEGIES:
+        spec = job(tmp_path, case, strategy=strategy, precision="bfloat16", world_size=1)
+        del spec["export"]
+        job_id = f"half-{case}-{next(iter(strategy))}".replace("_", "-")
+        cluster.run(spec, job_id)
+        twin.assert_trained_in_half_precision(
+            cluster.losses(job_id), spec, MODELS[case].build, MODELS[case].loss, zoo.CONTEXT
+        )
 
 
 @pytest.mark.parametrize("case", ["network", "dropout"])
@@ -192,3 +185,72 @@ def test_repeated_forwards_of_units_have_the_same_bits(cluster, tmp_path, case):
             export.unlink()
     assert len(ends[0][0]) == 20
     assert all(end == ends[0] for end in ends)
+
+
+def test_a_rank_of_fsdp_holds_its_slices_the_root_and_two_blocks(cluster, tmp_path):
+    spec = job(
+        tmp_path,
+        "four-blocks",
+        strategy={"fsdp": {}},
+        batch={"per_rank": 2},
+        stages=[{"fit": {"steps": 1_000_000}}],
+    )
+    del spec["export"]
+    cluster.submit(spec, "memory")
+    deadline = time.monotonic() + bound(20)
+    while True:
+        job_now = cluster.job("memory")
+        ranks = job_now.get("ranks", [])
+        # A heartbeat after some steps has seen the peaks of a step.
+        if len(ranks) == 2 and all(int(rank.get("step", 0)) >= 5 for rank in ranks):
+            break
+        assert time.monotonic() < deadline, job_now
+        time.sleep(0.01)
+    cluster.stop("memory")
+    model = zoo.four_blocks()
+    every = 4 * sum(one.numel() for one in model.parameters())
+    block = 4 * sum(one.numel() for one in model.blocks[0].parameters())
+    root = 4 * model.scale.numel()
+    for rank in ranks:
+        memory = rank["memory"]
+        # The largest parameter is whole for a moment while the slices are made.
+        assert int(memory["parameters"]["bytes"]) == pytest.approx(every / 2, rel=0.02)
+        assert int(memory["gradients"]["peak_bytes"]) == pytest.approx(every / 2, rel=0.02)
+        assert int(memory["moments"]["peak_bytes"]) == pytest.approx(every, rel=0.02)
+        peak = int(memory["gathered"]["peak_bytes"])
+        assert peak == pytest.approx(root + 2 * block, rel=0.02)
+
+
+@pytest.mark.parametrize("case", ["own", "bert", "transformers-loss"])
+def test_validation_is_the_mean_over_what_counts(cluster, tmp_path, case):
+    spec = job(tmp_path, case, stages=[{"validate": {}}], batch={"per_rank": 7})
+    spec["data"] = {"validate": spec["data"]["train"]}
+    del spec["export"], spec["optimizer"]
+    ended = cluster.run(spec, f"validate-{case}")
+    model = MODELS[case].build().eval()
+    source = exported_models.converted(spec["data"]["validate"], tmp_path)
+    inputs, targets = twin.Arrays(source["safetensors"])[list(range(exported_models.SAMPLES))]
+    with torch.no_grad():
+        expected = MODELS[case].loss(model(**inputs), targets).item()
+    assert float(ended["validation_loss"]) == pytest.approx(expected, abs=1e-6)
+
+
+class WithLabels(torch.nn.Module):
+    """A language model of transformers, whose labels are its tokens."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens):
+        return self.model(input_ids=tokens, labels=tokens).loss
+
+
+def test_tokens_fill_the_inputs_of_a_language_model_with_a_loss(cluster, tmp_path):
+    spec = job(tmp_path, "transformers-loss")
+    spec["data"] = {"train": exported_models.tokens(tmp_path)}
+    expected = twin.train(
+        spec, WithLabels(zoo.gpt2()), lambda loss, _: loss, context=zoo.CONTEXT
+    )
+    cluster.run(spec, "tokens-and-labels")
+    twin.assert_close(cluster.losses("tokens-and-labels"), expected.losses, 1e-6)

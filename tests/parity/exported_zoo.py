@@ -100,6 +100,35 @@ def dropout():
     )
 
 
+class Widened(nn.Module):
+    def __init__(self, width, inner):
+        super().__init__()
+        self.up = nn.Linear(width, inner)
+        self.down = nn.Linear(inner, width)
+
+    def forward(self, x):
+        return self.down(self.up(x).relu())
+
+
+class FourBlocks(nn.Module):
+    """Four equal blocks, and a parameter beside them."""
+
+    def __init__(self, width, inner):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(width))
+        self.blocks = nn.ModuleList(Widened(width, inner) for _ in range(4))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = x + block(x) * self.scale
+        return x
+
+
+def four_blocks():
+    torch.manual_seed(3)
+    return FourBlocks(200, 800)
+
+
 def wide(width=1500):
     torch.manual_seed(3)
     return nn.Sequential(
@@ -116,6 +145,59 @@ def wide(width=1500):
 def images():
     """An example of the input of `network`."""
     return torch.rand(2, 1, 6, 6)
+
+
+def bert():
+    """transformers' BERT, which gives each sequence one of three classes."""
+    from transformers import BertConfig, BertForSequenceClassification
+
+    torch.manual_seed(3)
+    config = BertConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=48,
+        max_position_embeddings=CONTEXT,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        num_labels=3,
+    )
+    return BertForSequenceClassification(config)
+
+
+def sequences():
+    """An example of the inputs of `bert`."""
+    mask = torch.ones(2, CONTEXT, dtype=torch.int64)
+    mask[1, 9:] = 0
+    return {"input_ids": tokens(), "attention_mask": mask}
+
+
+class TwoInputs(nn.Module):
+    """Numbers and a kind, each with a layer of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.numbers = nn.Linear(4, 16)
+        self.kinds = nn.Embedding(7, 16)
+        self.layers = nn.ModuleList([nn.Linear(16, 16) for _ in range(2)])
+        self.head = nn.Linear(16, 2)
+
+    def forward(self, numbers, kind):
+        x = self.numbers(numbers) + self.kinds(kind)
+        for layer in self.layers:
+            x = x + nn.functional.gelu(layer(x))
+        return self.head(x)
+
+
+def two_inputs():
+    torch.manual_seed(3)
+    return TwoInputs()
+
+
+def huber(output, wanted):
+    """A loss of the user's own."""
+    return nn.functional.huber_loss(output, wanted, delta=0.5)
 
 
 def logits_of(output):

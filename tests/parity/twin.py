@@ -9,6 +9,7 @@ import dataclasses
 import numpy
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 
 from tests.parity import reference, sampler
 
@@ -31,9 +32,29 @@ class Rows:
         return self.inputs[samples], self.labels[samples]
 
 
+class Arrays:
+    """The arrays of a safetensors file: the inputs by name, and the targets (None: there are
+    none, because they are among the inputs)."""
+
+    def __init__(self, source):
+        self.arrays = load_file(source["path"])
+        self.inputs = source["inputs"]
+        self.targets = source.get("targets")
+
+    def __len__(self):
+        return len(next(iter(self.arrays.values())))
+
+    def __getitem__(self, samples):
+        taken = {name: array[samples] for name, array in self.arrays.items()}
+        inputs = {name: taken[name] for name in self.inputs}
+        return inputs, None if self.targets is None else taken[self.targets]
+
+
 def open_data(source, context):
     if "tokens" in source:
         return reference.Tokens(source["tokens"]["path"], context)
+    if "safetensors" in source:
+        return Arrays(source["safetensors"])
     return Rows(source["npy"]["inputs"], source["npy"]["labels"])
 
 
@@ -67,11 +88,12 @@ def train(spec, model, loss=cross_entropy, before_step=lambda model: None, conte
         for samples in micro_batches:
             inputs, targets = data[samples]
             with reference.autocast(spec):
-                one = loss(model(inputs), targets)
+                one = loss(model(**inputs) if isinstance(inputs, dict) else model(inputs), targets)
             scaler.scale(one).backward()
             step_losses.append(one.item())
         for parameter in model.parameters():
-            parameter.grad /= len(micro_batches)
+            if parameter.requires_grad:
+                parameter.grad /= len(micro_batches)
         scaler.step(optimizer)
         scaler.update()
         losses.append(sum(step_losses) / len(step_losses))
@@ -97,11 +119,11 @@ def assert_close(found, expected, tolerance):
 HALF_PRECISION = {"bfloat16": 1e-2, "float16": 2e-3}
 
 
-def assert_trained_in_half_precision(losses, spec, build, loss=cross_entropy):
+def assert_trained_in_half_precision(losses, spec, build, loss=cross_entropy, context=None):
     """Checks a job's `spec` with a precision: the losses are those of PyTorch under autocast, and
     not those in float32."""
-    expected = train(spec, build(), loss).losses
-    full = train(spec | {"precision": "float32"}, build(), loss).losses
+    expected = train(spec, build(), loss, context=context).losses
+    full = train(spec | {"precision": "float32"}, build(), loss, context=context).losses
     assert_close(losses, expected, HALF_PRECISION[spec["precision"]])
     # The effect of the precision itself on the first loss, which no step has touched, is larger
     # than its difference.

@@ -64,6 +64,15 @@ def with_parameter_hook(model):
     return model
 
 
+@torch.library.custom_op("export_test::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+twice.register_fake(torch.empty_like)
+twice.register_autograd(lambda context, gradient: gradient * 2)
+
+
 def half(model):
     return model.to(torch.bfloat16)
 
@@ -129,6 +138,11 @@ REFUSED = {
     "hook-of-a-parameter": (
         linear(plain, with_parameter_hook), rows, "parameter 'fc.weight' has a hook"
     ),
+    "an-operator-of-another-library": (
+        linear(lambda model, x: twice(model.fc(x))),
+        rows,
+        "the model: calls export_test::twice, which no worker runs",
+    ),
     "half-precision": (linear(plain, half), rows, "'fc.weight' is bfloat16 [3, 4]"),
     "nothing-to-train": (linear(plain, frozen), rows, "no parameter with requires_grad"),
     "branch-on-values": (
@@ -165,14 +179,46 @@ REFUSED = {
         linear(plain), lambda: torch.zeros(2, 4, device="meta"), "'x' is on meta"
     ),
     "example-without-inputs": (linear(plain), lambda: {}, "expected at least one input"),
-    "two-inputs": (
+    "an-input-that-forward-does-not-have": (
         linear(plain),
         lambda: {"x": torch.rand(2, 4), "y": torch.rand(2, 4)},
-        "found the inputs x, y; expected one",
+        "the model's forward has no y; it has x",
     ),
-    "example-without-a-sample": (linear(plain), lambda: torch.rand(0, 4), "found none"),
-    "a-loss-as-result": (
-        linear(lambda model, x: model.fc(x).mean()), rows, "expected logits, with the number of"
+    "inputs-of-different-numbers-of-samples": (
+        linear(plain),
+        lambda: {"x": torch.rand(2, 4), "y": torch.rand(3, 4)},
+        "the numbers of samples are {'x': 2, 'y': 3}",
+    ),
+    "an-input-of-a-type-that-no-data-have": (
+        linear(plain), lambda: torch.rand(2, 4).double(), "'x' is float64 [2, 4]; expected one of"
+    ),
+    "example-without-a-sample": (
+        linear(plain), lambda: torch.rand(0, 4), "the numbers of samples are {'x': 0}"
+    ),
+    "a-sum-as-loss": (
+        linear(lambda model, x: model.fc(x).pow(2).sum()), rows, "the loss is no mean over samples"
+    ),
+    "a-loss-of-pairs-of-samples": (
+        linear(lambda model, x: (model.fc(x) @ model.fc(x).T).mean()),
+        rows,
+        "the loss is no mean over samples",
+    ),
+    "a-loss-for-each-sample": (
+        linear(lambda model, x: {"loss": model.fc(x).mean(1)}), rows, "expected a tensor without di"
+    ),
+    "a-loss-only-in-evaluation": (
+        linear(lambda model, x: model.fc(x) if model.training else model.fc(x).mean()),
+        rows,
+        "the model returns another thing in training (['batch', 3]) than in evaluation ([])",
+    ),
+    "a-sum-as-loss-only-in-training": (
+        linear(
+            lambda model, x: (
+                model.fc(x).pow(2).sum() if model.training else model.fc(x).pow(2).mean()
+            )
+        ),
+        rows,
+        "in training the loss is not the mean that it is in evaluation",
     ),
     "example-of-equal-numbers": (
         linear(plain), lambda: torch.zeros(2, 4), "all numbers are equal"
@@ -198,6 +244,174 @@ REFUSED = {
         "draws random numbers in evaluation",
     ),
 }
+
+
+class Pairs(nn.Module):
+    """Has two inputs, and tells apart words that stand in different places."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(11, 5)
+        self.fc = nn.Linear(5, 11)
+        self.numbers = nn.Linear(3, 5)
+
+    def forward(self, words, numbers):
+        return self.fc(self.words(words.view(-1, words.shape[-1])) + self.numbers(numbers)[:, None])
+
+
+def pair():
+    return {"words": torch.tensor([[1, 5, 2, 9, 3, 7], [4, 0, 10, 6, 8, 2]]),
+            "numbers": torch.randn(2, 3)}
+
+
+def cross_entropy(output, labels):
+    return nn.functional.cross_entropy(output.flatten(0, 1), labels.flatten())
+
+
+def shifted(output, labels):
+    return cross_entropy(output[:, :-1], labels[:, 1:])
+
+
+def by_position(output, labels):
+    """A mean over samples: the labels that are left out count as 0."""
+    return nn.functional.cross_entropy(
+        output.flatten(0, 1), labels.flatten(), reduction="none"
+    ).view(labels.shape).mean()
+
+
+def of_every_class(output, labels):
+    """A mean weighted by classes."""
+    weights = torch.linspace(1, 2, 11)
+    return nn.functional.cross_entropy(output.flatten(0, 1), labels.flatten(), weights)
+
+
+def without_padding(output, labels):
+    return nn.functional.cross_entropy(output.flatten(0, 1), labels.flatten(), ignore_index=0)
+
+
+def masked(output, labels, mask):
+    losses = nn.functional.cross_entropy(
+        output.flatten(0, 1), labels.flatten(), reduction="none"
+    ).view(labels.shape)
+    return (losses * mask).sum() / mask.sum()
+
+
+def with_mask():
+    return labels() | {"mask": torch.ones(2, 6, dtype=torch.int64)}
+
+
+EXTRA = nn.Parameter(torch.ones(()))
+
+
+def squares(output, wanted):
+    return nn.functional.mse_loss(output.mean(1), wanted)
+
+
+def labels():
+    return {"labels": torch.tensor([[5, 2, 9, 3, 7, 1], [0, 10, 6, 8, 2, 4]])}
+
+
+def wanted():
+    return {"wanted": torch.randn(2, 11)}
+
+
+# name: (the loss, what the example has for it, what the manifest says)
+MEANS = {
+    "targets": (cross_entropy, labels, {"input": "labels", "first": 0, "ignored": -100}),
+    "targets-of-which-the-example-ignores-the-first": (
+        cross_entropy,
+        lambda: {"labels": labels()["labels"].index_fill(1, torch.arange(5), -100)},
+        {"input": "labels", "first": 0, "ignored": -100},
+    ),
+    "shifted-targets": (shifted, labels, {"input": "labels", "first": 1, "ignored": -100}),
+    "all-positions": (by_position, labels, {}),
+    "numbers": (squares, wanted, {}),
+    # One column, as tables have them.
+    "a-column": (
+        lambda output, labels: cross_entropy(output[:, :1], labels),
+        lambda: {"labels": torch.tensor([[3], [7]])},
+        {"input": "labels", "first": 0, "ignored": -100},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MEANS)
+def test_the_manifest_says_what_a_loss_is_the_mean_of(tmp_path, name):
+    loss, more, expected = MEANS[name]
+    muster.export(Pairs(), pair() | more(), tmp_path / "folder", loss=loss)
+    manifest = read(tmp_path / "folder", "manifest")
+    assert manifest["output"] == {
+        "kind": "loss", "dtype": "float32", "shape": [], "terms": expected
+    }
+    words, numbers, *_ = manifest["inputs"]
+    assert words == {"name": "words", "dtype": "int64", "shape": ["batch", 6], "below": 11}
+    assert numbers == {"name": "numbers", "dtype": "float32", "shape": ["batch", 3]}
+
+
+def test_a_last_layer_of_zeros_hides_no_mean(tmp_path):
+    model = Pairs()
+    nn.init.zeros_(model.fc.weight)
+    nn.init.zeros_(model.fc.bias)
+    muster.export(model, pair() | labels(), tmp_path / "folder", loss=cross_entropy)
+    assert read(tmp_path / "folder", "manifest")["output"]["terms"]["input"] == "labels"
+    assert not model.fc.weight.any() and not model.fc.bias.any()
+
+
+def test_a_loss_that_nobody_can_count_is_refused(tmp_path):
+    for loss, expected in (
+        (of_every_class, "the loss is no mean over samples, nor over targets that are not -100"),
+        (without_padding, "the loss is no mean over samples, nor over targets that are not -100"),
+        (masked, "where parts of 'mask' are"),
+        (lambda output, labels: cross_entropy(output * EXTRA, labels), "so it would not be train"),
+        (lambda output, targets: output.mean(), "the model's output, are targets; expected names"),
+        (lambda: 0, "the model's output, are none; expected names of the example"),
+        (lambda output, labels: output, "6, 11]; expected a tensor without dimensions, the mean"),
+        (lambda output, labels: cross_entropy(output, labels).sqrt(), "the loss is no mean"),
+    ):
+        example = pair() | (with_mask() if loss is masked else labels())
+        with pytest.raises(NotExportable) as error:
+            muster.export(Pairs(), example, tmp_path / "folder", loss=loss)
+        assert expected in str(error.value)
+    with pytest.raises(NotExportable, match="expected a dictionary, whose names `loss` uses"):
+        muster.export(Pairs(), list(pair().values()), tmp_path / "folder", loss=cross_entropy)
+    assert list(tmp_path.iterdir()) == []
+
+
+def of_the_same_type(model, x):
+    y = model.fc(x)
+    return nn.functional.layer_norm(y, (3,)).to(y.dtype) * model.scale.to(y.dtype)
+
+
+def with_a_constant_of_the_same_type(model, x):
+    y = model.fc(x)
+    return y * torch.tensor([1.0, 2.0, 3.0], dtype=y.dtype)
+
+
+def test_a_folder_holds_for_the_precisions_in_which_the_graphs_are_the_same(tmp_path):
+    def build(forward):
+        made = Plain(forward, fc=nn.Linear(4, 3))
+        made.scale = nn.Parameter(torch.ones(3))
+        return made
+
+    def precisions(forward, **options):
+        folder = tmp_path / "folder"
+        muster.export(build(forward), rows(), folder, overwrite=True, **options)
+        return read(folder, "manifest")["precisions"]
+
+    assert precisions(lambda model, x: model.fc(x) * model.scale) == [
+        "float32", "bfloat16", "float16"
+    ]
+    assert precisions(of_the_same_type) == ["float32"]
+    assert precisions(with_a_constant_of_the_same_type) == ["float32"]
+    assert precisions(of_the_same_type, precision="bfloat16") == ["bfloat16"]
+    types = {
+        node["args"]["dtype"]["dtype"]
+        for node in read(tmp_path / "folder", "train")["units"][0]["nodes"]
+        if node.get("op") == "aten.to.dtype"
+    }
+    assert types == {"bfloat16"}
+    with pytest.raises(NotExportable, match="precision: found 'half'; expected one of float32, bf"):
+        precisions(of_the_same_type, precision="half")
 
 
 @pytest.mark.parametrize("case", REFUSED)

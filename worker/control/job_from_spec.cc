@@ -37,7 +37,8 @@ absl::StatusOr<train::DataConfig> Data(const char* path, const v1::DataSet& spec
     case v1::DataSet::kSafetensors:
       return train::RowFiles{
           .paths = Strings(per_rank ? spec.per_rank() : spec.safetensors().path()),
-          .per_rank = per_rank};
+          .per_rank = per_rank,
+          .names = {Strings(spec.safetensors().inputs()), spec.safetensors().targets()}};
     case v1::DataSet::kIdx:
       return data::IdxOptions{.images = Strings(spec.idx().images()),
                               .labels = Strings(spec.idx().labels()),

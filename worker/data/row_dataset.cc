@@ -1,59 +1,19 @@
 #include "worker/data/row_dataset.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "ATen/core/Tensor.h"
 #include "ATen/ops/empty.h"
 #include "ATen/ops/zeros.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/activity/activity.h"
 #include "common/status/status.h"
 #include "worker/data/file_offsets.h"
 #include "worker/data/notes.h"
-#include "worker/data/scans.h"
 
 namespace muster::data {
 namespace {
-
-std::string ShapeString(const std::vector<int64_t>& shape) {
-  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
-}
-
-std::string Describe(const Array& array) {
-  return absl::StrCat(Name(array.type), " ", ShapeString(array.shape));
-}
-
-absl::Status Wrong(const Array& array, const std::string& what) {
-  return absl::InvalidArgumentError(absl::StrCat(array.path, ": ", array.name, ": ", what));
-}
-
-// Returns an error about element `within` of a row.
-absl::Status WrongElement(const Array& array, int64_t row, int64_t within,
-                          const std::string& what) {
-  const int64_t at = array.offset + OffsetOf(array, row, within);
-  return Wrong(array, absl::StrCat("row ", row, ", byte offset ", at, ": ", what));
-}
-
-// Notes the conversion of the array's numbers. Bytes are not noted, because they are common in
-// files of images.
-void NoteCast(const Array& array, Notes* notes) {
-  const ElementType read = IsFloat(array.type) ? ElementType::kFloat32 : ElementType::kInt64;
-  if (array.type != read && array.type != ElementType::kUint8) {
-    notes->Add(Note::Kind::kCast,
-               absl::StrCat(array.name, ": ", Name(array.type), " is read as ", Name(read)),
-               array.path);
-  }
-  if (array.order == ElementOrder::kFortran && array.shape.size() > 1) {
-    notes->Add(Note::Kind::kCast,
-               absl::StrCat(array.name,
-                            ": in Fortran order, so the numbers of a row lie far apart; "
-                            "numpy.ascontiguousarray makes files that are read faster"),
-               array.path);
-  }
-}
 
 // The number of labels that Check reads between two calls of activity::Moved().
 constexpr int64_t kBlock = int64_t{1} << 18;
@@ -66,8 +26,8 @@ class RowDataset : public Dataset {
   absl::Status Add(RowFile file) {
     RETURN_IF_ERROR(CheckInputs(file.inputs));
     if (has_labels()) RETURN_IF_ERROR(CheckLabels(file.labels, file.inputs.shape[0]));
-    NoteCast(file.inputs, &notes_);
-    if (has_labels()) NoteCast(file.labels, &notes_);
+    NoteCast(file.inputs, ElementType::kFloat32, &notes_);
+    if (has_labels()) NoteCast(file.labels, LabelType(file.labels), &notes_);
     row_shape_.assign(file.inputs.shape.begin() + 1, file.inputs.shape.end());
     offsets_.Append(file.inputs.shape[0]);
     files_.push_back(std::move(file));
@@ -82,7 +42,7 @@ class RowDataset : public Dataset {
     if (numbers() || !has_labels()) return absl::OkStatus();
     for (const FileOffsets::Range& range : offsets_.Of(part)) {
       const Array& labels = files_[range.file].labels;
-      if (labels.mapped != nullptr) RETURN_IF_ERROR(labels.mapped->CheckNotShrunk());
+      RETURN_IF_ERROR(labels.CheckNotShrunk());
       for (int64_t begin = range.begin; begin < range.end; begin += kBlock) {
         const int64_t end = std::min(begin + kBlock, range.end);
         for (int64_t row = begin; row < end; ++row) {
@@ -129,6 +89,9 @@ class RowDataset : public Dataset {
  private:
   bool numbers() const { return spec_.target_numbers > 0; }
   bool has_labels() const { return labels_ == Labels::kNeeded; }
+  static ElementType LabelType(const Array& labels) {
+    return IsFloat(labels.type) ? ElementType::kFloat32 : ElementType::kInt64;
+  }
 
   at::Tensor BlankTargets(int64_t samples) const {
     return numbers() ? at::zeros({samples, spec_.target_numbers}, at::kFloat)
@@ -187,7 +150,7 @@ class RowDataset : public Dataset {
       if (checked[place.file]) continue;
       checked[place.file] = true;
       for (const Array* array : {&files_[place.file].inputs, &files_[place.file].labels}) {
-        if (array->mapped != nullptr) RETURN_IF_ERROR(array->mapped->CheckNotShrunk());
+        RETURN_IF_ERROR(array->CheckNotShrunk());
       }
     }
     return absl::OkStatus();
@@ -198,18 +161,6 @@ class RowDataset : public Dataset {
     const uint8_t* in = array.data + row * spec_.row_elements;
     for (int64_t i = 0; i < spec_.row_elements; ++i) out[i] = bytes_[in[i]];
     return absl::OkStatus();
-  }
-
-  static absl::Status ReadNumbers(const Array& array, int64_t row, float* out) {
-    CopyRow(array, row, out);
-    const auto wrong = FirstNotFinite(out, array.row_elements());
-    if (!wrong.has_value()) return absl::OkStatus();
-    const double found = NumberAt(array, OffsetOf(array, row, *wrong));
-    return WrongElement(
-        array, row, *wrong,
-        absl::StrCat("expected ",
-                     std::isfinite(found) ? "numbers that float32 can hold" : "finite numbers",
-                     ", found ", found));
   }
 
   absl::StatusOr<int64_t> ReadClass(const Array& array, int64_t row) const {
@@ -237,6 +188,10 @@ absl::StatusOr<std::unique_ptr<Dataset>> MakeRowDataset(std::vector<RowFile> fil
                                                         const InputSpec& spec, Labels labels,
                                                         const ByteValues& bytes,
                                                         Emptiness emptiness) {
+  if (spec.kind == InputSpec::Kind::kArrays) {
+    return absl::InvalidArgumentError(
+        "the model takes its inputs by name; expected safetensors files, found rows");
+  }
   if (spec.kind != InputSpec::Kind::kRows) {
     return absl::InvalidArgumentError("the model takes tokens, the data are rows");
   }

@@ -6,24 +6,13 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/files/mapped_file.h"
+#include "worker/data/array.h"
 #include "worker/data/dataset.h"
-#include "worker/data/elements.h"
 
 namespace muster::data {
-
-// An array in a file; its data are in memory.
-struct Array : Elements {
-  std::string path;
-  std::string name;                           // its name in errors: "inputs"
-  int64_t offset = 0;                         // position of the data in the file, for errors
-  std::shared_ptr<const void> owner;          // of the data
-  const files::MappedFile* mapped = nullptr;  // the mapped file; null if the data are in memory
-};
 
 // The rows of one file, or of one pair of files.
 struct RowFile {

@@ -1,5 +1,6 @@
-// Rows from safetensors files: `inputs` float32 [N, ...] and `labels` in each
-// (docs/reference/data.md). Files of a list follow one another.
+// Samples from safetensors files (docs/reference/data.md): rows, with `inputs` float32 [N, ...] and
+// `labels` in each file, or the arrays of a model that takes its inputs by name. Files of a list
+// follow one another.
 #ifndef MUSTER_WORKER_DATA_SAFETENSORS_DATASET_H_
 #define MUSTER_WORKER_DATA_SAFETENSORS_DATASET_H_
 
@@ -12,13 +13,21 @@
 
 namespace muster::data {
 
-// The tensor `labels` may be missing with Labels::kIgnored. Errors: those of MakeRowDataset;
-// INVALID_ARGUMENT for a file without `inputs` or `labels`; NOT_FOUND etc. for files that cannot be
-// opened; DATA_LOSS for a broken file.
+// The names of the arrays in the files. Empty: the default names, which are `inputs` and `labels`,
+// or those of the model's inputs.
+struct ArrayNames {
+  std::vector<std::string> inputs;
+  std::string targets;
+};
+
+// Targets may be missing with Labels::kIgnored. Errors: those of MakeRowDataset and
+// MakeArrayDataset; INVALID_ARGUMENT for names that the model does not have, and for a file without
+// one of the arrays; NOT_FOUND etc. for files that cannot be opened; DATA_LOSS for a broken file.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenSafetensors(const std::vector<std::string>& paths,
                                                          const InputSpec& spec,
                                                          Emptiness emptiness = Emptiness::kRefused,
-                                                         Labels has_labels = Labels::kNeeded);
+                                                         Labels has_labels = Labels::kNeeded,
+                                                         const ArrayNames& names = {});
 
 }  // namespace muster::data
 

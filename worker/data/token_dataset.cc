@@ -28,7 +28,7 @@ template <typename Token>
 class TokenDataset : public Dataset {
  public:
   explicit TokenDataset(const InputSpec& spec)
-      : context_(spec.context), vocab_size_(spec.vocab_size) {}
+      : spec_(spec), context_(spec.context), vocab_size_(spec.vocab_size) {}
 
   absl::Status Add(const std::string& path) {
     ASSIGN_OR_RETURN(files::MappedFile file, files::MappedFile::Open(path));
@@ -93,14 +93,27 @@ class TokenDataset : public Dataset {
       inputs += context_;
       targets += context_;
     }
-    return out;
+    return Arranged(std::move(out));
   }
 
   Batch Blank(int64_t samples) const override {
-    return {at::zeros({samples, context_}, at::kLong), at::zeros({samples, context_}, at::kLong)};
+    return Arranged(
+        {at::zeros({samples, context_}, at::kLong), at::zeros({samples, context_}, at::kLong)});
   }
 
  private:
+  // Returns tokens and targets as the arrays of a model that returns its loss. A model that shifts
+  // its targets itself gets the tokens as targets, too.
+  Batch Arranged(Batch tokens) const {
+    if (spec_.kind == InputSpec::Kind::kTokens) return tokens;
+    const size_t targets = spec_.counted->input;
+    std::vector<at::Tensor> arrays(2, tokens.inputs);
+    if (spec_.counted->first == 0) arrays[targets] = tokens.targets;
+    return {.inputs = arrays[0],
+            .targets = models::CountedTargets(spec_, arrays),
+            .further = {arrays[1]}};
+  }
+
   static const Token* Tokens(const files::MappedFile& file) {
     return reinterpret_cast<const Token*>(file.data());
   }
@@ -132,6 +145,7 @@ class TokenDataset : public Dataset {
     return true;
   }
 
+  const InputSpec spec_;
   const int64_t context_;
   const int64_t vocab_size_;
   tokenizer::Source tokenizer_;
@@ -161,8 +175,13 @@ absl::StatusOr<std::unique_ptr<Dataset>> Open(const std::vector<std::string>& pa
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTokens(const std::vector<std::string>& paths,
                                                     TokenType type, const InputSpec& spec,
                                                     Emptiness emptiness) {
-  if (spec.kind != InputSpec::Kind::kTokens) {
+  if (spec.kind == InputSpec::Kind::kRows) {
     return absl::InvalidArgumentError("the model takes rows, the data are tokens");
+  }
+  if (spec.vocab_size == 0) {
+    return absl::InvalidArgumentError(
+        "the model takes its inputs by name; expected safetensors files, found tokens, which only "
+        "fill a model with the inputs `input_ids` and `labels` that returns its loss");
   }
   if (paths.empty()) return absl::InvalidArgumentError("tokens: expected at least one path");
   return type == TokenType::kUint16 ? Open<uint16_t>(paths, spec, emptiness)

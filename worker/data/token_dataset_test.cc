@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ATen/core/Tensor.h"
+#include "ATen/ops/tensor.h"
 #include "absl/strings/str_cat.h"
 #include "common/activity/activity.h"
 #include "common/files/files.h"
@@ -177,6 +178,37 @@ TEST_F(TokenDatasetTest, FilesWithoutASampleAreRefused) {
       HasSubstr("a and 1 more: too short: one sample takes 4 tokens (context + 1), found 5"));
   EXPECT_THAT(ErrorOf({Counting("c", 0, 0)}), HasSubstr("found 0"));
   EXPECT_THAT(ErrorOf({}), HasSubstr("at least one path"));
+}
+
+TEST_F(TokenDatasetTest, TokensFillTheInputsOfAModelThatReturnsItsLoss) {
+  const models::InputArray tokens = {.name = "input_ids", .type = at::kLong, .shape = {3}};
+  const models::InputArray labels = {.name = "labels", .type = at::kLong, .shape = {3}};
+  InputSpec spec = {.kind = InputSpec::Kind::kArrays,
+                    .vocab_size = 1000,
+                    .context = 3,
+                    .arrays = {labels, tokens},
+                    .own_loss = true,
+                    .counted = models::CountedInput{.input = 0, .first = 1}};
+  const std::string path = Counting("a", 8, 0);
+  const std::vector<int64_t> second = {1};
+  const at::Tensor inputs = at::tensor({3, 4, 5}, at::kLong).view({1, 3});
+  const at::Tensor shifted = at::tensor({4, 5, 6}, at::kLong).view({1, 3});
+
+  // The model shifts its targets, so they are the tokens.
+  auto batch = (*OpenTokens({path}, TokenType::kUint16, spec))->Read(second);
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_TRUE(batch->inputs.equal(inputs));
+  EXPECT_TRUE(batch->further.at(0).equal(inputs));
+  EXPECT_TRUE(batch->targets.equal(inputs.slice(1, 1)));
+
+  spec.counted->first = 0;
+  batch = (*OpenTokens({path}, TokenType::kUint16, spec))->Read(second);
+  EXPECT_TRUE(batch->inputs.equal(shifted));
+  EXPECT_TRUE(batch->further.at(0).equal(inputs));
+  EXPECT_TRUE(batch->targets.equal(shifted));
+
+  spec.vocab_size = 0;
+  EXPECT_THAT(ErrorOf({path}, TokenType::kUint16, spec), HasSubstr("takes its inputs by name"));
 }
 
 TEST_F(TokenDatasetTest, MissingFileAndWrongModelAreRefused) {

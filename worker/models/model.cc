@@ -77,6 +77,27 @@ bool IsNumbers(const at::Tensor& tensor, int64_t rows, int64_t numbers) {
          tensor.size(0) == rows && tensor.size(1) == numbers;
 }
 
+absl::Status CheckArrays(const Tensors& inputs, const InputSpec& spec) {
+  if (inputs.size() != spec.arrays.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("batch: expected ", spec.arrays.size(), " inputs, found ", inputs.size()));
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const InputArray& array = spec.arrays[i];
+    const at::Tensor& found = inputs[i];
+    if (found.defined() && found.dim() > 0 && found.size(0) > 0 &&
+        found.scalar_type() == array.type &&
+        found.sizes().slice(1) == at::IntArrayRef(array.shape)) {
+      continue;
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("batch: '", array.name, "': expected ", c10::toString(array.type), " [B",
+                     array.shape.empty() ? "" : ", ", absl::StrJoin(array.shape, ", "), "], found ",
+                     Describe(found)));
+  }
+  return absl::OkStatus();
+}
+
 LossOutput CrossEntropy(const at::Tensor& logits, const Batch& batch, const LossOptions& options,
                         bool training) {
   const at::Tensor targets = batch.targets.flatten();
@@ -120,9 +141,19 @@ absl::Status Model::SetLoss(const LossOptions& loss) {
 
 InputSpec Model::Input() const {
   InputSpec spec = UnitsInput();
+  if (spec.own_loss) return spec;
   spec.ignored = loss_.ignore_index;
-  if (loss_.kind == LossKind::kMse) spec.target_numbers = spec.classes;
+  if (loss_.kind == LossKind::kMse) {
+    spec.target_numbers = spec.classes;
+    for (const int64_t size : spec.target_shape) spec.target_numbers *= size;
+  }
   return spec;
+}
+
+Tensors Model::InputsOf(const Batch& batch) {
+  Tensors inputs = {batch.inputs};
+  inputs.insert(inputs.end(), batch.further.begin(), batch.further.end());
+  return inputs;
 }
 
 bool Model::HasPerplexity() const {
@@ -130,7 +161,7 @@ bool Model::HasPerplexity() const {
 }
 
 LossOutput Model::Loss(const Batch& batch, ForwardContext& context) {
-  const at::Tensor logits = Logits(batch.inputs, context);
+  const at::Tensor logits = Logits(batch, context);
   if (loss_.kind == LossKind::kMse) {
     return {.mean_loss = at::mse_loss(logits, batch.targets.view(logits.sizes())),
             .terms = logits.numel()};
@@ -140,6 +171,7 @@ LossOutput Model::Loss(const Batch& batch, ForwardContext& context) {
 
 absl::Status Model::CheckBatch(const Batch& batch) const {
   const InputSpec spec = Input();
+  if (spec.kind == InputSpec::Kind::kArrays) return CheckArrays(InputsOf(batch), spec);
   std::string expected;
   if (spec.kind == InputSpec::Kind::kTokens) {
     if (IsTokens(batch.inputs, spec.context) && IsTokens(batch.targets, spec.context) &&

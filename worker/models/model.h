@@ -110,6 +110,12 @@ class Model {
   // model cannot have this loss.
   virtual absl::Status SetLoss(const LossOptions& loss);
 
+  // INVALID_ARGUMENT if the model is not made for this precision of a job: "float32", "bfloat16" or
+  // "float16".
+  virtual absl::Status CheckPrecision(const std::string& precision) const {
+    return absl::OkStatus();
+  }
+
   // Returns the hash of the files that say what the model computes, which all ranks must share; ""
   // if there are none.
   virtual std::string file_hash() const { return ""; }
@@ -122,6 +128,10 @@ class Model {
   // classes]. In a generation only those of the last token of each row, [B, 1, vocab_size].
   at::Tensor Logits(const at::Tensor& inputs, ForwardContext& context) {
     return context.Call(*root_, inputs);
+  }
+  // Returns the logits of a batch, whose inputs may be several: [B, ..., classes].
+  at::Tensor Logits(const Batch& batch, ForwardContext& context) {
+    return context.CallMany(*root_, InputsOf(batch))[0];
   }
 
   // Returns whether exp(loss) is a perplexity: the loss is a cross entropy over tokens.
@@ -171,8 +181,12 @@ class Model {
   Model(std::string kind, std::unique_ptr<Unit> root)
       : kind_(std::move(kind)), root_(std::move(root)) {}
 
-  // Returns the data that the units take, with classes as targets.
+  // Returns the data that the units take, with classes as targets; or with the targets of the
+  // model's own loss.
   virtual InputSpec UnitsInput() const = 0;
+
+  // Returns all inputs of the batch, in the model's order.
+  static Tensors InputsOf(const Batch& batch);
 
  private:
   LossOptions loss_;

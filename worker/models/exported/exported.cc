@@ -4,12 +4,18 @@
 #include <utility>
 #include <vector>
 
+#include "ATen/ops/eq.h"
+#include "ATen/ops/item.h"
+#include "ATen/ops/ne.h"
+#include "ATen/ops/sum.h"
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status/status.h"
 #include "worker/models/deferred_values.h"
 #include "worker/models/exported/folder.h"
 #include "worker/models/exported/graph.h"
+#include "worker/models/exported/input.h"
 #include "worker/models/exported/run.h"
 #include "worker/models/output_check.h"
 
@@ -19,9 +25,7 @@ namespace {
 using exported::Folder;
 using exported::Graph;
 using exported::GraphUnit;
-using exported::Manifest;
 using exported::StateTensor;
-using exported::TensorShape;
 
 // The tensors of a model by name.
 using ByName = std::map<std::string, at::Tensor>;
@@ -32,8 +36,8 @@ struct Program {
   Graph train;
   Graph evaluate;
   ByName constants;
-  std::vector<int64_t> row;     // the shape of a row of numbers; empty: tokens
-  std::vector<int64_t> result;  // the shape of the result; the first size is any
+  std::vector<int64_t> row;     // the shape of a row of numbers; empty: other inputs
+  std::vector<int64_t> result;  // the shape of the result; the first size is any; empty: a loss
 };
 
 class ExportedUnit : public Unit {
@@ -86,7 +90,7 @@ class ExportedUnit : public Unit {
   // The data and the loss were chosen for the shape in the manifest.
   void CheckResult(const at::Tensor& result, int64_t samples) const {
     std::vector<int64_t> expected = program_->result;
-    expected[0] = samples;
+    if (!expected.empty()) expected[0] = samples;
     if (result.sizes() == at::IntArrayRef(expected)) return;
     throw ModelError(absl::StrCat(who_, ": expected a result of [", absl::StrJoin(expected, ", "),
                                   "] as in manifest.json, found ", Describe(result)));
@@ -123,58 +127,13 @@ class ExportedUnit : public Unit {
   ByName constants_;
 };
 
-// Returns the data that a model with this manifest takes. INVALID_ARGUMENT if there is none.
-absl::StatusOr<InputSpec> InputOf(const Manifest& manifest) {
-  const TensorShape& input = manifest.inputs[0];
-  if (manifest.output.type != at::kFloat) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "manifest.json: output: expected float32, found ", c10::toString(manifest.output.type)));
-  }
-  const TensorShape& output = manifest.output;
-  const auto wrong = [](const std::string& what) {
-    return absl::InvalidArgumentError(absl::StrCat("manifest.json: ", what));
-  };
-  if (manifest.inputs.size() != 1) {
-    return wrong(absl::StrCat("expected one input, found ", manifest.inputs.size()));
-  }
-  if (manifest.returns_loss) return wrong("expected logits as the output, found a loss");
-  const auto fixed = [](const TensorShape& shape, size_t begin) {
-    for (size_t i = begin; i < shape.dimensions.size(); ++i) {
-      if (!shape.dimensions[i].size.has_value()) return false;
-    }
-    return true;
-  };
-  if (!fixed(input, 1) || !fixed(output, 1) || output.dimensions.size() < 2) {
-    return wrong("expected an input and an output of which only the number of samples is free");
-  }
-  const int64_t classes = *output.dimensions.back().size;
-  if (input.type == at::kLong && input.dimensions.size() == 2 && output.dimensions.size() == 3 &&
-      output.dimensions[1].size == input.dimensions[1].size) {
-    return InputSpec{.kind = InputSpec::Kind::kTokens,
-                     .vocab_size = classes,
-                     .context = *input.dimensions[1].size};
-  }
-  if (input.type == at::kFloat && output.dimensions.size() == 2) {
-    InputSpec spec{.kind = InputSpec::Kind::kRows, .row_elements = 1, .classes = classes};
-    for (size_t i = 1; i < input.dimensions.size(); ++i) {
-      if (__builtin_mul_overflow(spec.row_elements, *input.dimensions[i].size,
-                                 &spec.row_elements)) {
-        return wrong("the input has more numbers than int64 can count");
-      }
-    }
-    return spec;
-  }
-  return wrong(
-      "expected tokens int64 [batch, context] with logits [batch, context, vocabulary], "
-      "or rows float32 [batch, ...] with logits [batch, classes]");
-}
-
 class ExportedModel : public Model {
  public:
   ExportedModel(std::string who, std::unique_ptr<Unit> root, InputSpec input, const Folder& folder)
       : Model("exported", std::move(root)),
         who_(std::move(who)),
         input_(std::move(input)),
+        precisions_(folder.manifest.precisions),
         ties_(folder.manifest.ties),
         config_(folder.config),
         hash_(folder.hash) {
@@ -185,6 +144,39 @@ class ExportedModel : public Model {
   std::string HuggingFaceConfig() const override { return config_; }
   std::string file_hash() const override { return hash_; }
   std::vector<std::string> SourceOrder() const override { return source_order_; }
+
+  absl::Status CheckPrecision(const std::string& precision) const override {
+    if (absl::c_linear_search(precisions_, precision)) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("precision: ", who_, ": expected ", absl::StrJoin(precisions_, " or "),
+                     ", for which the model was exported, found ", precision,
+                     "; export it with precision=\"", precision, "\""));
+  }
+
+  absl::Status SetLoss(const LossOptions& loss) override {
+    if (!input_.own_loss) return Model::SetLoss(loss);
+    return absl::InvalidArgumentError(
+        absl::StrCat("loss: ", who_, ": the model returns its loss; allowed: no `loss`"));
+  }
+
+  LossOutput Loss(const Batch& batch, ForwardContext& context) override {
+    if (!input_.own_loss) return Model::Loss(batch, context);
+    Tensors inputs = InputsOf(batch);
+    LossOutput output{.terms = batch.inputs.size(0)};
+    if (input_.counted.has_value()) {
+      output.terms = batch.counted_targets.has_value()
+                         ? *batch.counted_targets
+                         : batch.targets.ne(*input_.ignored).sum().item<int64_t>();
+    }
+    if (output.terms == 0) {
+      // A mean over nothing is no number. The loss of other targets has the same shape.
+      at::Tensor& targets = inputs[input_.counted->input];
+      targets = targets.masked_fill(targets.eq(*input_.ignored), 0);
+    }
+    output.mean_loss = context.CallMany(root(), inputs)[0].to(at::kFloat);
+    if (output.terms == 0) output.mean_loss = output.mean_loss.mul(0);
+    return output;
+  }
 
   WeightName ResolveWeight(const std::string& name) const override {
     const auto tie = ties_.find(name);
@@ -197,6 +189,7 @@ class ExportedModel : public Model {
  private:
   const std::string who_;
   const InputSpec input_;
+  const std::vector<std::string> precisions_;
   const std::map<std::string, std::string> ties_;
   const std::string config_;
   const std::string hash_;
@@ -231,7 +224,7 @@ ByName MakeTensors(const Folder& folder) {
 absl::StatusOr<std::unique_ptr<Model>> CreateExported(const std::string& path) {
   const std::string who = absl::StrCat("exported ", path);
   ASSIGN_OR_RETURN(Folder folder, exported::OpenFolder(path));
-  auto input = InputOf(folder.manifest);
+  auto input = exported::InputOf(folder.manifest);
   if (!input.ok()) return Annotate(input.status(), who);
   ByName tensors;
   try {

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,39 +13,9 @@
 #include "absl/status/statusor.h"
 #include "common/safetensors/safetensors.h"
 #include "worker/models/exported/graph.h"
+#include "worker/models/exported/manifest.h"
 
 namespace muster::models::exported {
-
-// A dimension of an input or of the output. No size: the number of samples, or a free length.
-struct Dimension {
-  std::optional<int64_t> size;
-  bool is_batch = false;
-};
-
-struct TensorShape {
-  std::string name;
-  c10::ScalarType type = c10::ScalarType::Float;
-  std::vector<Dimension> dimensions;
-};
-
-struct StateTensor {
-  std::string name;
-  std::vector<int64_t> shape;
-  c10::ScalarType type = c10::ScalarType::Float;
-  std::string unit;
-  bool trainable = true;  // only of parameters
-};
-
-struct Manifest {
-  std::vector<TensorShape> inputs;
-  TensorShape output;
-  bool returns_loss = false;
-  std::vector<UnitTensors> units;  // the root first
-  std::vector<StateTensor> parameters;
-  std::vector<StateTensor> buffers;
-  // The other names of tensors that several modules have.
-  std::map<std::string, std::string> ties;
-};
 
 struct Folder {
   Manifest manifest;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ATen/core/grad_mode.h"
+#include "ATen/ops/cross_entropy_loss.h"
 #include "ATen/ops/linear.h"
 #include "ATen/ops/ones.h"
 #include "ATen/ops/rand.h"
@@ -49,16 +50,16 @@ class FolderTest : public ::testing::Test {
  protected:
   FolderTest() {
     manifest_ = json::parse(R"({
-      "format": 1, "torch": "2.13.0", "muster": "0.4.0",
+      "format": 2, "torch": "2.13.0", "muster": "0.4.0",
       "inputs": [{"name": "x", "dtype": "float32", "shape": ["batch", 3]}],
       "output": {"kind": "logits", "dtype": "float32", "shape": ["batch", 2]},
-      "units": ["fc"],
+      "precisions": ["float32", "float16"], "units": ["fc"],
       "parameters": [{"name": "fc.weight", "shape": [2, 3], "dtype": "float32", "unit": "fc",
                       "trainable": true},
                      {"name": "scale", "shape": [2], "dtype": "float32", "unit": "",
                       "trainable": false}],
       "buffers": [], "ties": {"head.weight": "fc.weight"}, "reference": {}})");
-    graph_ = json::parse(R"({"format": 1, "torch": "2.13.0", "units": [
+    graph_ = json::parse(R"({"format": 2, "torch": "2.13.0", "units": [
       {"name": "", "inputs": [{"value": "x", "kind": "tensor"}],
        "nodes": [{"call": "fc", "args": [{"value": "x"}], "out": ["y"]},
                  {"op": "aten.mul.Tensor", "in": "", "out": ["z"],
@@ -134,7 +135,7 @@ TEST_F(FolderTest, RefusesWhatIsWrongByName) {
     const char* expected;
   };
   const std::vector<Case> cases = {
-      {"format", [&] { manifest_["format"] = 9; }, "manifest.json: format: expected 1, found 9"},
+      {"format", [&] { manifest_["format"] = 9; }, "manifest.json: format: expected 2, found 9"},
       {"no-inputs", [&] { manifest_["inputs"] = json::array(); },
        "inputs: expected one or more, found none"},
       {"input-without-a-batch",
@@ -178,13 +179,43 @@ TEST_F(FolderTest, RefusesWhatIsWrongByName) {
          weights_ = Safetensors({{"other", {2, 3}}});
        },
        "model.safetensors: has no 'fc.weight'"},
-      {"two-inputs", [&] { manifest_["inputs"].push_back(manifest_["inputs"][0]); },
-       "train.json: expected the 2 inputs of the manifest, found 1"},
-      {"three-dimensions-of-logits",
+      {"two-inputs-of-a-name", [&] { manifest_["inputs"].push_back(manifest_["inputs"][0]); },
+       "inputs: has 'x' twice"},
+      {"two-inputs",
        [&] {
-         manifest_["output"]["shape"] = {"batch", 2, 2};
+         manifest_["inputs"].push_back(manifest_["inputs"][0]);
+         manifest_["inputs"][1]["name"] = "y";
        },
-       "expected tokens int64 [batch, context]"},
+       "train.json: expected the 2 inputs of the manifest, found 1"},
+      {"a-range-without-numbers", [&] { manifest_["inputs"][0]["below"] = 0; },
+       "inputs: 'x': below: expected 1 or more, found 0"},
+      {"no-precisions", [&] { manifest_.erase("precisions"); }, "has no 'precisions'"},
+      {"logits-of-any-size",
+       [&] {
+         manifest_["output"]["shape"] = {"batch", "sequence", 2};
+       },
+       "output: expected a shape of which only the number of samples is free"},
+      {"loss-without-terms",
+       [&] {
+         manifest_["output"] = {{"kind", "loss"}, {"dtype", "float32"}, {"shape", json::array()}};
+       },
+       "manifest.json: has no 'terms'"},
+      {"terms-of-another-name",
+       [&] {
+         manifest_["output"] = {{"kind", "loss"},
+                                {"dtype", "float32"},
+                                {"shape", json::array()},
+                                {"terms", {{"inputs", "x"}}}};
+       },
+       "output: terms: "},
+      {"loss-that-leaves-out-two-targets",
+       [&] {
+         manifest_["output"] = {{"kind", "loss"},
+                                {"dtype", "float32"},
+                                {"shape", json::array()},
+                                {"terms", {{"input", "x"}, {"first", 2}, {"ignored", -100}}}};
+       },
+       "terms: first: expected 0 or 1, found 2"},
       {"another-kind-of-output", [&] { manifest_["output"]["kind"] = "Loss"; },
        "output: kind: expected logits or loss, found 'Loss'"},
       {"another-type-of-output", [&] { manifest_["output"]["dtype"] = "float64"; },
@@ -204,6 +235,63 @@ TEST_F(FolderTest, RefusesWhatIsWrongByName) {
     EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument) << one.name;
     EXPECT_THAT(std::string(model.status().message()), HasSubstr(one.expected)) << one.name;
   }
+}
+
+// Makes the model return the cross entropy of its logits and of the input `labels`.
+TEST_F(FolderTest, ALossOfTheModelItselfIsTheMeanOverTheTargetsThatCount) {
+  const json labels = {{"name", "labels"}, {"dtype", "int64"}, {"shape", {"batch"}}};
+  manifest_["inputs"].push_back(labels);
+  manifest_["output"] = {{"kind", "loss"},
+                         {"dtype", "float32"},
+                         {"shape", json::array()},
+                         {"terms", {{"input", "labels"}, {"first", 0}, {"ignored", -100}}}};
+  json& root = graph_["units"][0];
+  root["inputs"].push_back({{"value", "labels"}, {"kind", "tensor"}});
+  root["nodes"].push_back(json::parse(R"({"op": "aten.cross_entropy_loss.default", "in": "",
+      "out": ["loss"], "args": {"self": {"value": "z"}, "target": {"value": "labels"},
+      "weight": null, "reduction": 1, "ignore_index": -100, "label_smoothing": 0.0}})"));
+  root["outputs"] = {{{"value", "loss"}}};
+  WriteAll();
+  const auto model = CreateExported(dir_.path());
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_FALSE((*model)->HasPerplexity());
+  EXPECT_THAT(std::string((*model)->SetLoss({}).message()),
+              HasSubstr("the model returns its loss; allowed: no `loss`"));
+
+  ForwardContext context(Mode::kTrain, MakeGenerator(0));
+  Batch batch = {.inputs = at::rand({3, 3}), .further = {at::tensor({1, -100, 0}, at::kLong)}};
+  batch.targets = batch.further[0];
+  ASSERT_TRUE((*model)->CheckBatch(batch).ok());
+  const auto parameters = (*model)->Parameters();
+  const at::Tensor logits =
+      at::linear(batch.inputs, parameters[1].tensor).mul(parameters[0].tensor);
+  const at::Tensor losses = at::cross_entropy_loss(logits, at::tensor({1, 0, 0}, at::kLong), {}, 0);
+  const LossOutput some = (*model)->Loss(batch, context);
+  EXPECT_EQ(some.terms, 2);
+  EXPECT_FLOAT_EQ(some.mean_loss.item<float>(), losses[0].add(losses[2]).div(2).item<float>());
+
+  // A mean over nothing would not be a number, in the loss and in all gradients.
+  batch.targets = batch.further[0] = at::tensor({-100, -100, -100}, at::kLong);
+  const LossOutput none = (*model)->Loss(batch, context);
+  EXPECT_EQ(none.terms, 0);
+  EXPECT_EQ(none.mean_loss.item<float>(), 0);
+  none.mean_loss.backward();
+  EXPECT_EQ(parameters[1].tensor.grad().abs().max().item<float>(), 0);
+  EXPECT_EQ(batch.further[0][0].item<int64_t>(), -100);
+
+  batch.further[0] = batch.further[0].to(at::kInt);
+  EXPECT_THAT(std::string((*model)->CheckBatch(batch).message()),
+              HasSubstr("'labels': expected Long [B], found Int [3]"));
+}
+
+TEST_F(FolderTest, APrecisionForWhichTheGraphsDoNotHoldIsRefused) {
+  WriteAll();
+  const auto model = CreateExported(dir_.path());
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_TRUE((*model)->CheckPrecision("float16").ok());
+  EXPECT_THAT(std::string((*model)->CheckPrecision("bfloat16").message()),
+              HasSubstr("expected float32 or float16, for which the model was exported, found "
+                        "bfloat16; export it with precision=\"bfloat16\""));
 }
 
 TEST_F(FolderTest, TheHashIsThatOfWhatTheModelComputes) {
@@ -265,7 +353,7 @@ TEST_F(FolderTest, RefusesDamagedFiles) {
     EXPECT_THAT(std::string(cut.status().message()), HasSubstr(name));
   }
   WriteAll();
-  Write("train.json", R"({"format": 1, "format": 1})");
+  Write("train.json", R"({"format": 2, "format": 2})");
   EXPECT_THAT(std::string(CreateExported(dir_.path()).status().message()), HasSubstr("twice"));
   Write("train.json", std::string(100'000, '['));
   EXPECT_EQ(CreateExported(dir_.path()).status().code(), absl::StatusCode::kDataLoss);

@@ -113,7 +113,7 @@ struct Graph {
 };
 
 // The version of the format of the folder's JSON files. Equal to FORMAT of muster.export.
-inline constexpr int64_t kFormat = 1;
+inline constexpr int64_t kFormat = 2;
 // INVALID_ARGUMENT if the file has another format.
 absl::Status CheckFormat(const nlohmann::json& file);
 

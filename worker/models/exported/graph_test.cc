@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 // A root that calls one unit, a linear layer, and then applies relu. The buffer counts calls.
 json Example() {
   return json::parse(R"({
-    "format": 1, "torch": "2.13.0", "units": [
+    "format": 2, "torch": "2.13.0", "units": [
       {"name": "", "inputs": [{"value": "x", "kind": "tensor"}],
        "nodes": [
          {"call": "layer", "args": [{"value": "x"}], "out": ["y"]},
@@ -185,7 +185,7 @@ TEST(GraphTest, RefusesWhatIsWrongByName) {
            "momentum": 0.1, "eps": 1e-5, "cudnn_enabled": true}})");
        },
        "changes parameter 'layer.weight' in place"},
-      {"format", [](json& f) { f["format"] = 2; }, "format: expected 1, found 2"},
+      {"format", [](json& f) { f["format"] = 3; }, "format: expected 2, found 3"},
       {"no-units", [](json& f) { f.erase("units"); }, "has no 'units'"},
       {"another-unit", [](json& f) { f["units"][1]["name"] = "other"; }, "without 'layer'"},
       {"two-units-of-a-name", [](json& f) { f["units"][1]["name"] = ""; }, "two units ''"},

@@ -7,7 +7,7 @@ namespace muster::models::exported {
 namespace {
 
 // Returns whether an operator may return an argument itself or a view of one, although its schema
-// does not say so. muster.export has the same list (client/python/muster/export/_program.py).
+// does not say so. muster.export has the same list (client/python/muster/export/_nodes.py).
 bool MayReturnArgument(const std::string& name) {
   static const auto& names =
       *new std::set<std::string>{"aten::alpha_dropout",     "aten::atleast_1d",

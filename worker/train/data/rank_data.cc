@@ -67,7 +67,7 @@ OpenedDataset Open(const DataConfig& config, const models::InputSpec& input,
           if constexpr (std::is_same_v<Files, TokenFiles>) {
             return data::OpenTokens(paths, files.type, input, empty);
           } else {
-            return data::OpenSafetensors(paths, input, empty, labels);
+            return data::OpenSafetensors(paths, input, empty, labels, files.names);
           }
         }
       },

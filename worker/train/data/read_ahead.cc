@@ -15,8 +15,10 @@ namespace muster::train {
 namespace {
 
 data::Batch On(c10::Device device, const data::Batch& batch) {
-  return {device::On(device, batch.inputs), device::On(device, batch.targets),
-          batch.counted_targets};
+  data::Batch there = {device::On(device, batch.inputs), device::On(device, batch.targets),
+                       batch.counted_targets};
+  for (const at::Tensor& one : batch.further) there.further.push_back(device::On(device, one));
+  return there;
 }
 
 }  // namespace
@@ -42,6 +44,7 @@ data::Batch ReadAhead::Prepared(data::Batch batch) const {
   }
   batch.inputs = device::PinnedFor(device_, batch.inputs);
   batch.targets = device::PinnedFor(device_, batch.targets);
+  for (at::Tensor& one : batch.further) one = device::PinnedFor(device_, one);
   return batch;
 }
 

@@ -16,10 +16,11 @@
 namespace muster::train {
 namespace {
 
-// Returns the number of classes of a model of rows with classes as targets; otherwise 0.
+// Returns the number of classes of a model that gives each sample one class; otherwise 0.
 int64_t ClassesOf(const models::Model& model) {
   const models::InputSpec input = model.Input();
-  const bool classifies = input.kind == models::InputSpec::Kind::kRows && input.target_numbers == 0;
+  const bool classifies = input.kind != models::InputSpec::Kind::kTokens &&
+                          input.target_shape.empty() && input.target_numbers == 0;
   return classifies ? input.classes : 0;
 }
 
@@ -96,7 +97,7 @@ absl::StatusOr<v1::Evaluation> EvaluationTotals::Reduce(const char* data, int64_
   if (terms == 0) {
     return MarkAgreed(absl::InvalidArgumentError(absl::StrCat(
         data, ": every target of the ", static_cast<int64_t>(values[kSamples]),
-        " samples is ignored (loss.cross_entropy.ignore_index), so there is no loss")));
+        " samples is ignored, so there is no loss")));
   }
   v1::Evaluation result;
   result.set_loss(values[kLoss] / terms);

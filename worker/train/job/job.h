@@ -12,6 +12,7 @@
 #include "common/trainability/trainability.h"
 #include "proto/muster/v1/job_spec.pb.h"
 #include "worker/data/idx_dataset.h"
+#include "worker/data/safetensors_dataset.h"
 #include "worker/data/sampler.h"
 #include "worker/data/token_dataset.h"
 #include "worker/models/model.h"
@@ -48,6 +49,7 @@ struct TokenFiles {
 struct RowFiles {
   std::vector<std::string> paths;
   bool per_rank = false;  // the same as in TokenFiles
+  data::ArrayNames names;
 };
 
 struct NpyFiles {

@@ -163,6 +163,7 @@ PredictionArray PredictionArrayOf(const RankData& data, const models::InputSpec&
   const bool tokens = input.kind == models::InputSpec::Kind::kTokens;
   PredictionArray array{.shape = {CountOf(data)}};
   if (tokens) array.shape.push_back(input.context);
+  array.shape.insert(array.shape.end(), input.target_shape.begin(), input.target_shape.end());
   if (what == PredictStage::What::kClasses) {
     array.dtype = safetensors::DType::kI64;
   } else {
@@ -189,7 +190,7 @@ absl::StatusOr<PredictionEnd> Predict(const PredictionPass& pass) {
     const memory::MemoryScope scope(memory::Purpose::kActivations);
     at::Tensor own = at::empty({0}, at::kByte);
     if (idle && pass.context->collective()) {  // only for other ranks' collectives
-      pass.model->Logits(reader.Blank(1).inputs, *pass.context);
+      pass.model->Logits(reader.Blank(1), *pass.context);
       activity::Moved();
     } else if (!idle) {
       const auto batch = reader.Read(indices);
@@ -200,7 +201,7 @@ absl::StatusOr<PredictionEnd> Predict(const PredictionPass& pass) {
       if (round + 1 < rounds.count()) reader.Begin(rounds.Samples(rank, round + 1));
       std::vector<int64_t> expected = array.shape;
       expected[0] = static_cast<int64_t>(indices.size());
-      ASSIGN_OR_RETURN(own, BytesOf(pass.model->Logits(batch->inputs, *pass.context), pass.what,
+      ASSIGN_OR_RETURN(own, BytesOf(pass.model->Logits(*batch, *pass.context), pass.what,
                                     std::move(expected)));
       activity::Moved();
     }

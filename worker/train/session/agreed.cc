@@ -57,6 +57,18 @@ absl::Status AgreeOnWeights(const Agreed& agreed) {
   return AgreeOn("the weights", LinesOfWeights(report), opened.parts.control);
 }
 
+const char* NameOf(Precision precision) {
+  switch (precision) {
+    case Precision::kFloat32:
+      return "float32";
+    case Precision::kBfloat16:
+      return "bfloat16";
+    case Precision::kFloat16:
+      return "float16";
+  }
+  return "";
+}
+
 absl::Status MakeModel(Agreed* agreed) {
   const Opened& opened = *agreed->opened;
   const bool in_shards = opened.in_shards();
@@ -70,6 +82,7 @@ absl::Status MakeModel(Agreed* agreed) {
     spdlog::warn("model: {}", text);
     opened.reports.Report(Notice{"MODEL_MADE_WHOLE", text, opened.state.step});
   }
+  RETURN_IF_ERROR(model.CheckPrecision(NameOf(opened.job.numerics.precision)));
   MoveTo(opened.device(), model, in_shards ? Moved::kBuffers : Moved::kAll);
   RETURN_IF_ERROR(AgreeOn("the model", LinesOf(model), opened.parts.control));
   RETURN_IF_ERROR(AgreeOnWeights(*agreed));
@@ -107,6 +120,12 @@ absl::Status OpenData(Agreed* agreed) {
   }
   if (job.data.test.has_value()) {
     ASSIGN_OR_RETURN(sets.test, OpenSet(*agreed, "data.test", *job.data.test, emptiness));
+  }
+  if (job.data.predict.has_value() && agreed->model->Input().own_loss) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.predict: ", agreed->model->name(),
+                     ": the model returns its loss, not logits, so it cannot predict; export it "
+                     "without a loss"));
   }
   if (job.data.predict.has_value()) {
     ASSIGN_OR_RETURN(sets.predict, OpenSet(*agreed, "data.predict", *job.data.predict,

@@ -107,11 +107,11 @@ absl::Status CheckWeights(Loaded& loaded) {
 // INVALID_ARGUMENT: a stage needs a metric that the model does not give.
 absl::Status CheckMetrics(Loaded& loaded) {
   const Job& job = loaded.opened().job;
-  // Only the first pass shows whether a model's own loss counts the correct targets.
+  // Only the first pass shows whether the loss of a plug-in counts the correct targets.
   const bool mse = job.model.loss.has_value() && job.model.loss->kind == models::LossKind::kMse;
   const models::Model& model = *loaded.agreed->model;
   GivenMetrics given = {Metric::kLoss};
-  if (!mse) given.insert(Metric::kAccuracy);
+  if (!mse && !model.Input().own_loss) given.insert(Metric::kAccuracy);
   if (!mse && CountsTopK(model)) given.insert(Metric::kTopKAccuracy);
   if (model.HasPerplexity()) given.insert(Metric::kPerplexity);
   for (size_t i = 0; i < job.stages.size(); ++i) {

@@ -36,10 +36,7 @@ absl::Status Of(const std::string& who, const absl::Status& status) {
 }
 
 double FullTerms(const Job& job, const models::InputSpec& input) {
-  const int64_t of_sample = input.kind == models::InputSpec::Kind::kTokens
-                                ? input.context
-                                : std::max<int64_t>(input.target_numbers, 1);
-  return static_cast<double>(job.batch.per_rank * of_sample);
+  return static_cast<double>(job.batch.per_rank * input.TargetsOfSample());
 }
 
 }  // namespace

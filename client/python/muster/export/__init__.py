@@ -14,27 +14,26 @@ docs/reference/exported-format.md."""
 
 from __future__ import annotations
 
-import copy
+import dataclasses
 import inspect
-import json
+import itertools
 import os
 import pathlib
-import shutil
 import sys
-import tempfile
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from muster.export import _check, _trace, _units
-from muster.export._program import NotExportable
+from muster.export import _check, _folder, _loss, _trace, _units
+from muster.export._nodes import NotExportable
 from muster.export._units import Unit
 
 __all__ = ["NotExportable", "export"]
 
-FORMAT = 1
+# The types of inputs. Data sets of the worker have them.
+_TYPES = (torch.float32, torch.int64, torch.int32, torch.bool)
 
 
 def export(
@@ -42,17 +41,24 @@ def export(
     example: torch.Tensor | Sequence[torch.Tensor] | Mapping[str, torch.Tensor],
     folder: str | os.PathLike[str],
     *,
+    loss: Callable[..., torch.Tensor] | None = None,
     units: str | Iterable[str] = "auto",
+    precision: str = "float32",
     overwrite: bool = False,
 ) -> pathlib.Path:
     """Writes a model into a folder, with the graphs of its forward in training and in evaluation.
 
-    model: has one input, and returns logits: a tensor, or an object with `logits`. The job file has
-        the loss.
-    example: the input of one batch, on the CPU, the number of samples first: a tensor, or a
-        dictionary with the input's name in the model's forward.
+    model: returns logits, and the job file has the loss; or returns its loss: a tensor without
+        dimensions, or an object with `loss` (the models of transformers, if the example has
+        `labels`). A loss must be a mean over samples, or over targets that are not -100.
+    example: the inputs of one batch, on the CPU, the number of samples first: a tensor, several in
+        the order of the model's forward, or a dictionary with their names there.
+    loss: computes the loss from the model's output, and from those inputs of the example that its
+        other parameters name: loss(output, labels). The model does not get these.
     units: "auto", or patterns of the paths of the modules that become units
         (docs/how-to/own-model.md).
+    precision: the `precision` of jobs: "float32", "bfloat16" or "float16". Jobs with another one
+        can train the folder, too, if the model's graphs are the same there.
     overwrite: replaces a folder that an earlier export wrote.
 
     A model that is in training keeps the modes of its modules in the graph of training: a BatchNorm
@@ -64,53 +70,128 @@ def export(
         raise NotExportable("torch.inference_mode is on; expected an export outside of it")
     # Scopes around the export are not the model's.
     with torch.enable_grad(), torch.autocast("cpu", enabled=False):
-        return _export(model, example, folder, units, overwrite)
+        return _export(model, example, folder, loss, units, precision, overwrite)
 
 
 def _export(
     model: torch.nn.Module,
     example: Any,
     folder: str | os.PathLike[str],
+    loss: Callable[..., torch.Tensor] | None,
     units: str | Iterable[str],
+    precision: str,
     overwrite: bool,
 ) -> pathlib.Path:
+    if precision not in _trace.PRECISIONS:
+        raise NotExportable(
+            f"precision: found '{precision}'; expected one of {', '.join(_trace.PRECISIONS)}"
+        )
     inputs = _inputs(model, example)
     target = pathlib.Path(folder)
-    _check_target(target, overwrite)
+    _folder.check_target(target, overwrite)
     _check.refuse_lost_gradients(model)
     state = _trace.State.of(model)
     _check_types(state)
-    forward = _trace.Forward(model, list(inputs), positional=not isinstance(example, Mapping))
-    several = _check.samples(inputs, max(3, len(next(iter(inputs.values())))))
-    traced = {
-        name: _trace.trace(forward, several, state, training=name == "train")
-        for name in ("train", "evaluate")
-    }
-    cutter = _units.Cutter(
-        _units.choose(model, units), [one.program for one in traced.values()]
-    )
-    graphs = {
-        name: {
-            "format": FORMAT,
-            "torch": torch.__version__,
-            "units": [_unit(one) for one in units_],
-        }
-        for name, units_ in zip(traced, cutter.cut(), strict=True)
-    }
+    named = isinstance(example, Mapping)
+    if loss is not None and not named:
+        raise NotExportable("example: expected a dictionary, whose names `loss` uses")
+    forward = _trace.Forward(model, list(inputs), positional=not named, loss=loss)
+    graphs, traced, cutter = _graphs(forward, inputs, state, model, units, precision)
     reference = {
         name: [
             _check.compare(
-                forward, state, graph, _check.samples(inputs, batch), training=name == "train"
+                forward,
+                state,
+                graph,
+                _check.samples(inputs, batch),
+                training=name == "train",
+                precision=precision,
             )
             for batch in (1, 2, 5)
         ]
         for name, graph in graphs.items()
     }
-    manifest = _manifest(state, list(inputs.items()), traced["train"], cutter, reference)
+    # A model whose graphs differ in one other precision is not tried in the next.
+    precisions = {precision} | set(
+        itertools.takewhile(
+            lambda other: _same(graphs, forward, inputs, state, model, units, other),
+            [one for one in _trace.PRECISIONS if one != precision],
+        )
+    )
+    terms = None if traced.output_shape else _loss.terms(forward, inputs)
+    manifest = _folder.manifest_of(state, inputs, traced, terms, cutter, precisions, reference)
     for unit, reason in cutter.dissolved.items():
         print(f"muster.export: '{unit}' is no unit: {reason}", file=sys.stderr)
-    _write(target, graphs, manifest, state, _config_of(model))
+    _folder.write(target, graphs, manifest, state, _folder.config_of(model))
     return target
+
+
+def _graphs(
+    forward: _trace.Forward,
+    inputs: _trace.Inputs,
+    state: _trace.State,
+    model: torch.nn.Module,
+    units: str | Iterable[str],
+    precision: str,
+) -> tuple[dict[str, Any], _trace.Traced, _units.Cutter]:
+    """Returns the contents of train.json and evaluate.json by name, what was traced in training,
+    and the units. Adds to state.constants."""
+    several = _check.samples(inputs, max(3, len(next(iter(inputs.values())))))
+    traced = {
+        name: _trace.trace(
+            forward, several, state, training=name == "train", precision=precision
+        )
+        for name in ("train", "evaluate")
+    }
+    shapes = {name: one.output_shape for name, one in traced.items()}
+    if shapes["train"] != shapes["evaluate"]:
+        raise NotExportable(
+            f"the model returns another thing in training ({shapes['train']}) than in evaluation "
+            f"({shapes['evaluate']}); expected the same. A shape [] is a loss"
+        )
+    cutter = _units.Cutter(
+        _units.choose(model, units), [one.program for one in traced.values()]
+    )
+    graphs = {
+        name: {
+            "format": _folder.FORMAT,
+            "torch": torch.__version__,
+            "units": [_unit(one) for one in units_],
+        }
+        for name, units_ in zip(traced, cutter.cut(), strict=True)
+    }
+    return graphs, traced["train"], cutter
+
+
+def _same(
+    graphs: Mapping[str, Any],
+    forward: _trace.Forward,
+    inputs: _trace.Inputs,
+    state: _trace.State,
+    model: torch.nn.Module,
+    units: str | Iterable[str],
+    precision: str,
+) -> bool:
+    """Returns whether the model has the same graphs in another precision. Code that asks for the
+    type of a tensor has other ones."""
+    scratch = dataclasses.replace(state, constants=dict(state.constants))
+    try:
+        others, _, _ = _graphs(forward, inputs, scratch, model, units, precision)
+        for name, graph in graphs.items():
+            _check.compare(
+                forward,
+                state,
+                graph,
+                _check.samples(inputs, 2),
+                training=name == "train",
+                precision=precision,
+            )
+    except NotExportable:
+        return False
+    return others == graphs and all(
+        one.dtype == scratch.constants[name].dtype and torch.equal(one, scratch.constants[name])
+        for name, one in state.constants.items()
+    )
 
 
 def _inputs(model: torch.nn.Module, example: Any) -> _trace.Inputs:
@@ -132,13 +213,17 @@ def _inputs(model: torch.nn.Module, example: Any) -> _trace.Inputs:
             )
         if one.device.type != "cpu":
             raise NotExportable(f"example: '{name}' is on {one.device}; expected the CPU")
-    if len(inputs) != 1:
+        if one.dtype not in _TYPES:
+            raise NotExportable(
+                f"example: '{name}' is {_trace.describe(one)}; expected one of "
+                f"{', '.join(map(_folder.name_of, _TYPES))}, as data sets have"
+            )
+    sizes = {name: len(one) for name, one in inputs.items()}
+    if len(set(sizes.values())) != 1 or 0 in sizes.values():
         raise NotExportable(
-            f"example: found the inputs {', '.join(inputs)}; expected one, because data sets have "
-            "one input for each sample"
+            f"example: the numbers of samples are {sizes}; expected the same number in each input, "
+            "1 or more"
         )
-    if len(next(iter(inputs.values()))) == 0:
-        raise NotExportable("example: expected one sample or more, found none")
     if all(bool((one == one.flatten()[0]).all()) for one in inputs.values() if one.numel() > 1):
         raise NotExportable(
             "example: all numbers are equal; expected numbers as in training, so that the "
@@ -166,108 +251,6 @@ def _unit(unit: Unit) -> dict[str, Any]:
     return {
         "name": unit.name, "inputs": unit.inputs, "nodes": unit.nodes, "outputs": unit.outputs
     }
-
-
-def _manifest(
-    state: _trace.State,
-    inputs: Sequence[tuple[str, torch.Tensor]],
-    traced: _trace.Traced,
-    cutter: _units.Cutter,
-    reference: Mapping[str, Any],
-) -> dict[str, Any]:
-    from muster._version import VERSION
-
-    def tensors(kind: str, named: Mapping[str, torch.Tensor]) -> list[dict[str, Any]]:
-        owners = cutter.owners[kind]
-        return [
-            {"name": name, "shape": list(one.shape), "dtype": _dtype(one.dtype),
-             "unit": owners.get(name, "")}
-            for name, one in named.items()
-        ]
-
-    parameters = tensors("parameter", state.parameters)
-    for one in parameters:
-        one["trainable"] = state.parameters[one["name"]].requires_grad
-    return {
-        "format": FORMAT,
-        "torch": torch.__version__,
-        "muster": VERSION,
-        "inputs": [
-            {"name": name, "dtype": _dtype(one.dtype), "shape": shape}
-            for (name, one), shape in zip(inputs, traced.input_shapes, strict=True)
-        ],
-        "output": {
-            "kind": "logits",
-            "dtype": _dtype(traced.output_dtype),
-            "shape": traced.output_shape,
-        },
-        "units": cutter.units,
-        "parameters": parameters,
-        "buffers": tensors("buffer", state.buffers),
-        "ties": state.ties,
-        "reference": reference,
-    }
-
-
-def _config_of(model: torch.nn.Module) -> str:
-    """Returns the text of the config.json with which transformers opens the model's weights, or ""
-    for other models."""
-    config: Any = getattr(model, "config", None)
-    if not any(base.__name__ == "PreTrainedModel" for base in type(model).__mro__):
-        return ""
-    made = copy.deepcopy(config)
-    made.architectures = [type(model).__name__]
-    text: str = made.to_json_string()
-    return text
-
-
-def _dtype(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
-def _check_target(target: pathlib.Path, overwrite: bool) -> None:
-    if not target.exists():
-        return
-    if not overwrite:
-        raise FileExistsError(f"{target}: exists; overwrite=True replaces what an export wrote")
-    if not (target / "manifest.json").is_file():
-        raise FileExistsError(f"{target}: is not the folder of an export, so it is not replaced")
-
-
-def _write(
-    target: pathlib.Path,
-    graphs: Mapping[str, Any],
-    manifest: Mapping[str, Any],
-    state: _trace.State,
-    config: str,
-) -> None:
-    from safetensors.torch import save_file
-
-    target.parent.mkdir(parents=True, exist_ok=True)
-    made = pathlib.Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
-        for name, graph in graphs.items():
-            (made / f"{name}.json").write_text(json.dumps(graph, allow_nan=False))
-        weights = {**state.parameters, **state.buffers}
-        for file, tensors in (("model", weights), ("constants", state.constants)):
-            save_file(
-                {name: one.detach().contiguous().clone() for name, one in tensors.items()},
-                made / f"{file}.safetensors",
-                metadata={"format": "pt"},
-            )
-        (made / "manifest.json").write_text(json.dumps(manifest, indent=1, allow_nan=False))
-        if config:
-            (made / "config.json").write_text(config)
-        # safetensors writes for the owner only; a worker may be another user.
-        for path in made.iterdir():
-            path.chmod(0o644)
-        made.chmod(0o755)
-        if target.exists():
-            shutil.rmtree(target)
-        made.rename(target)
-    except BaseException:
-        shutil.rmtree(made, ignore_errors=True)
-        raise
 
 
 class _Callable(types.ModuleType):

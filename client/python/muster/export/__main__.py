@@ -1,7 +1,7 @@
 """Exports a model from the command line: python -m muster.export module:factory --out FOLDER.
 
-The factory is a function without arguments that returns (model, example), as muster.export.export
-takes them."""
+The factory is a function without arguments that returns (model, example) or (model, example, loss),
+as muster.export.export takes them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,20 @@ from muster.export import NotExportable, export
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m muster.export", description=__doc__)
-    parser.add_argument("factory", help="module:function; the function returns (model, example)")
+    parser.add_argument(
+        "factory", help="module:function; the function returns (model, example[, loss])"
+    )
     parser.add_argument("--out", required=True, metavar="FOLDER", help="the folder to write")
     parser.add_argument(
         "--unit",
         action="append",
         metavar="PATTERN",
         help="modules that become units, instead of those found by themselves; may be repeated",
+    )
+    parser.add_argument(
+        "--precision",
+        default="float32",
+        help="the precision of jobs: float32 (default), bfloat16 or float16",
     )
     parser.add_argument(
         "--overwrite", action="store_true", help="replace what an earlier export wrote"
@@ -31,13 +38,15 @@ def main() -> int:
     if not name:
         parser.error(f"factory: found '{arguments.factory}'; expected module:function")
     sys.path.insert(0, os.getcwd())
-    model, example = getattr(importlib.import_module(module), name)()
+    model, example, *loss = getattr(importlib.import_module(module), name)()
     try:
         export(
             model,
             example,
             arguments.out,
+            loss=loss[0] if loss else None,
             units=arguments.unit or "auto",
+            precision=arguments.precision,
             overwrite=arguments.overwrite,
         )
     except (NotExportable, FileExistsError) as error:

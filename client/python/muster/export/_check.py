@@ -10,12 +10,13 @@ from typing import Any
 
 import torch
 
-from muster.export._program import NotExportable
+from muster.export._nodes import NotExportable
 from muster.export._run import Runner
-from muster.export._trace import Forward, Inputs, State, mode
+from muster.export._trace import Forward, Inputs, State, autocast, describe, mode
 
-# The largest difference relative to the largest number. Kernels may add in another order.
-_TOLERANCE = 1e-5
+# The largest difference relative to the largest number. Kernels may add in another order, and in
+# half precision this rounds the other way.
+_TOLERANCES = {"float32": 1e-5, "bfloat16": 3e-2, "float16": 5e-3}
 
 
 @dataclasses.dataclass
@@ -67,9 +68,11 @@ def refusing_hooks() -> Iterator[None]:
             setattr(torch.Tensor, name, function)
 
 
-def custom_functions(result: torch.Tensor) -> list[str]:
-    """Returns the names of the torch.autograd.Functions on which a result depends."""
+def depends_on(result: torch.Tensor) -> tuple[list[str], list[torch.Tensor]]:
+    """Returns the names of the torch.autograd.Functions on which a result depends, and the tensors
+    that would get a gradient."""
     found: dict[str, None] = {}
+    leaves: list[torch.Tensor] = []
     seen = set()
     waiting: list[Any] = [result.grad_fn]
     while waiting:
@@ -81,8 +84,10 @@ def custom_functions(result: torch.Tensor) -> list[str]:
             name = type(function).__name__.removesuffix("Backward")
             if name != "CheckpointFunction":
                 found[name] = None
+        elif hasattr(function, "variable"):
+            leaves.append(function.variable)
         waiting += [one for one, _ in function.next_functions]
-    return sorted(found)
+    return sorted(found), leaves
 
 
 def samples(inputs: Inputs, batch: int) -> Inputs:
@@ -99,12 +104,14 @@ def samples(inputs: Inputs, batch: int) -> Inputs:
 
 def _outcome(
     run: Callable[[], torch.Tensor],
+    precision: str,
     parameters: Mapping[str, torch.Tensor],
     buffers: Mapping[str, torch.Tensor],
 ) -> Outcome:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(20)
-        result = run()
+        with autocast(precision):
+            result = run()
     weights = torch.rand(result.shape, generator=torch.Generator().manual_seed(7))
     trained = {name: one for name, one in parameters.items() if one.requires_grad}
     gradients: dict[str, torch.Tensor | None] = dict.fromkeys(trained)
@@ -148,6 +155,7 @@ def compare(
     inputs: Inputs,
     *,
     training: bool,
+    precision: str,
 ) -> dict[str, Any]:
     """Runs the model and the graph with the same seed. Returns what was found, for the manifest.
     Raises NotExportable with what differs."""
@@ -156,7 +164,7 @@ def compare(
     with mode(forward.model, training), refusing_hooks():
         try:
             expected = _outcome(
-                lambda: forward(*inputs.values()), state.parameters, state.buffers
+                lambda: forward(*inputs.values()), precision, state.parameters, state.buffers
             )
         except NotExportable:
             raise
@@ -169,11 +177,20 @@ def compare(
             with torch.no_grad():
                 for name, buffer in state.buffers.items():
                     buffer.copy_(buffers[name])
-    own = custom_functions(expected.result)
+    own, leaves = depends_on(expected.result)
+    known = {id(one) for one in state.parameters.values()}
+    foreign = [one for one in leaves if id(one) not in known]
+    if foreign:
+        raise NotExportable(
+            f"forward or the loss uses {describe(foreign[0])}, a tensor that requires a gradient "
+            "and is no parameter of the model, so it would not be trained"
+        )
     runner = Runner(
         graph, {"parameter": state.parameters, "buffer": buffers, "constant": state.constants}
     )
-    found = _outcome(lambda: runner.run(list(inputs.values())), state.parameters, buffers)
+    found = _outcome(
+        lambda: runner.run(list(inputs.values())), precision, state.parameters, buffers
+    )
     if own:
         raise NotExportable(
             f"uses torch.autograd.Function: {', '.join(own)}. torch.export traces its forward, and "
@@ -185,7 +202,7 @@ def compare(
     differences = list(_differences(expected, found))
     # A difference that is not a number is the worst.
     worst = max(differences, key=lambda one: math.inf if math.isnan(one[1]) else one[1])
-    if not worst[1] <= _TOLERANCE:
+    if not worst[1] <= _TOLERANCES[precision]:
         raise NotExportable(
             f"in {'training' if training else 'evaluation'}, with {count} samples, {worst[0]} "
             f"differs from the model's own by {worst[1]:.2g} of its largest number. The forward "

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from muster.export._program import (
+from muster.export._nodes import (
     Argument,
     Node,
     NotExportable,

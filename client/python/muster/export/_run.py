@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from muster.export._program import PYTHON_OPERATORS, Argument
+from muster.export._nodes import Argument
+from muster.export._program import PYTHON_OPERATORS
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: function for function, name in PYTHON_OPERATORS.items()

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 
 from muster.export._in_place import refuse_changes
-from muster.export._program import (
+from muster.export._nodes import (
     Argument,
-    Converter,
+    Node,
     NotExportable,
     Program,
     draws,
+    names_in,
+    refuse_foreign,
     without_unused,
 )
+from muster.export._program import Converter
 
 # The largest batch for which the graphs hold.
 MAX_BATCH = 1 << 20
@@ -72,37 +76,105 @@ class State:
 
 
 class Forward(torch.nn.Module):
-    """A model as the graphs see it: the inputs in a fixed order, and one tensor as the result."""
+    """A model as the graphs see it: the inputs in a fixed order, and one tensor as the result,
+    which is the logits or a loss."""
 
     def __init__(
         self,
         model: torch.nn.Module,
         names: list[str],
+        *,
         positional: bool,
+        loss: Callable[..., Any] | None = None,
     ):
+        """positional: the model gets its inputs without names. loss: gets the model's output, and
+        by name the inputs that its other parameters name. The model does not get these, unless it
+        needs them, too."""
         super().__init__()
         self.model = model
         self._names = names
         self._positional = positional
+        # A module in a tuple is no child, whose tensors would be the model's.
+        self._loss = None if loss is None else (loss,)
+        self._of_loss = [] if loss is None else _names_of_loss(loss, names)
+        needed = _needed(model) if loss is not None else []
+        self._of_model = [
+            name for name in names if name not in self._of_loss or name in needed
+        ]
+        if not positional:
+            _refuse_unknown(model, self._of_model)
 
     def forward(self, *values: torch.Tensor) -> torch.Tensor:
         if self._positional:
-            return logits_of(self.model(*values))
-        return logits_of(self.model(**dict(zip(self._names, values, strict=True))))
-
-
-def logits_of(output: Any) -> torch.Tensor:
-    """Returns the logits of a model's output."""
-    found = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
-    if isinstance(found, torch.Tensor):
+            return result_of(self.model(*values))
+        given = dict(zip(self._names, values, strict=True))
+        output = self.model(**{name: given[name] for name in self._of_model})
+        if self._loss is None:
+            return result_of(output)
+        (loss,) = self._loss
+        found = loss(output, **{name: given[name] for name in self._of_loss})
+        if not isinstance(found, torch.Tensor) or found.dim() != 0:
+            raise NotExportable(
+                f"loss: returned {describe(found)}; expected a tensor without dimensions, the mean"
+            )
         return found
+
+
+def _names_of_loss(loss: Callable[..., Any], names: list[str]) -> list[str]:
+    """Returns the inputs that a loss names."""
+    called = loss.forward if isinstance(loss, torch.nn.Module) else loss
+    others = list(inspect.signature(called).parameters.values())[1:]
+    found = [one.name for one in others if one.name in names]
+    missing = [
+        one.name for one in others if one.name not in names and one.default is one.empty
+    ]
+    if missing or not found:
+        raise NotExportable(
+            "loss: its parameters after the first, which is the model's output, are "
+            f"{', '.join(one.name for one in others) or 'none'}; expected names of the example: "
+            f"{', '.join(names)}"
+        )
+    return found
+
+
+def _needed(model: torch.nn.Module) -> list[str]:
+    """Returns the parameters of a model's forward that have no default."""
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [
+        one.name
+        for one in inspect.signature(model.forward).parameters.values()
+        if one.default is one.empty and one.kind not in kinds
+    ]
+
+
+def _refuse_unknown(model: torch.nn.Module, names: list[str]) -> None:
+    known = inspect.signature(model.forward).parameters
+    unknown = [name for name in names if name not in known]
+    if unknown and not any(one.kind == one.VAR_KEYWORD for one in known.values()):
+        raise NotExportable(
+            f"example: the model's forward has no {', '.join(unknown)}; it has {', '.join(known)}"
+        )
+
+
+def result_of(output: Any) -> torch.Tensor:
+    """Returns a model's loss if it returns one, else its logits."""
     if isinstance(output, torch.Tensor):
         return output
+    for name in ("loss", "logits"):
+        found = output.get(name) if isinstance(output, Mapping) else getattr(output, name, None)
+        if not isinstance(found, torch.Tensor):
+            continue
+        if name == "loss" and found.dim() != 0:
+            raise NotExportable(
+                f"the model returns the loss {describe(found)}; expected a tensor without "
+                "dimensions, the mean"
+            )
+        return found
     if isinstance(output, (tuple, list)) and output and isinstance(output[0], torch.Tensor):
-        if len(output) == 1:
+        if len(output) == 1 or output[0].dim() == 0:
             return output[0]
     raise NotExportable(
-        f"the model returns {describe(output)}; expected one tensor, the logits, or an object with "
+        f"the model returns {describe(output)}; expected one tensor, or an object with `loss` or "
         "`logits`"
     )
 
@@ -132,17 +204,34 @@ def mode(model: torch.nn.Module, training: bool) -> Iterator[None]:
 @dataclasses.dataclass
 class Traced:
     program: Program
-    # The shapes of the inputs and of the output: "batch" is free.
+    # The shapes of the inputs and of the output: "batch" is free. A loss has the shape [].
     input_shapes: list[list[int | str]]
     output_shape: list[int | str]
-    output_dtype: torch.dtype
 
 
-def trace(forward: Forward, inputs: Inputs, state: State, *, training: bool) -> Traced:
+# The precisions of jobs, and the type in which each computes products.
+PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@contextlib.contextmanager
+def autocast(precision: str) -> Iterator[None]:
+    """Computes as a worker does in this precision."""
+    dtype = PRECISIONS[precision]
+    try:
+        with torch.autocast("cpu", dtype, dtype is not None):
+            yield
+    finally:
+        # Inside another scope torch keeps the converted weights, also for the next type.
+        torch.clear_autocast_cache()
+
+
+def trace(
+    forward: Forward, inputs: Inputs, state: State, *, training: bool, precision: str
+) -> Traced:
     """inputs: with two samples or more. Adds to state.constants."""
     batch = torch.export.Dim("batch", min=1, max=MAX_BATCH)
     shapes = tuple({0: batch} for _ in inputs)
-    with mode(forward.model, training):
+    with mode(forward.model, training), autocast(precision):
         try:
             exported = torch.export.export(
                 forward, tuple(inputs.values()), strict=False, dynamic_shapes={"values": shapes}
@@ -163,6 +252,7 @@ def trace(forward: Forward, inputs: Inputs, state: State, *, training: bool) -> 
             state.constants[short] = constant.detach()
             arguments[name] = {"constant": short}
     program = without_unused(Converter(exported, arguments).convert())
+    refuse_foreign(program)
     refuse_changes(program, training=training)
     drawing = [] if training else [node for node in program.nodes if draws(node)]
     if drawing:
@@ -178,17 +268,50 @@ def trace(forward: Forward, inputs: Inputs, state: State, *, training: bool) -> 
         input_shapes.append(_shape(metas[name], names))
     output = next(node for node in exported.graph.nodes if node.op == "output").args[0][0]
     meta = output.meta["val"]
-    if meta.dtype != torch.float32:
+    if meta.dtype not in (torch.float32, PRECISIONS[precision]):
         raise NotExportable(
             f"the model returns {str(meta.dtype).removeprefix('torch.')}; expected float32"
         )
     shape = _shape(meta, names)
-    if not shape or shape[0] != "batch":
+    if shape and shape[0] != "batch":
         raise NotExportable(
             f"the model returns a tensor of the shape {shape}; expected logits, with the number of "
-            "samples as their first dimension (the job file has the loss)"
+            "samples as their first dimension, or a loss without dimensions"
         )
-    return Traced(program, input_shapes, shape, meta.dtype)
+    return Traced(program, input_shapes, shape)
+
+
+# Operators whose result has the values of their first argument, and no others. (aten.view.dtype
+# has the same bits.)
+_SAME_VALUES = {
+    f"{name}.default" for name in ("view", "reshape", "contiguous", "clone", "unsqueeze", "alias")
+}
+
+
+def _keeps_values(node: Node) -> bool:
+    _, operator = node["op"].split(".", 1)
+    to_int64 = node["args"].get("dtype") == {"dtype": "int64"}
+    return operator in _SAME_VALUES or (operator == "to.dtype" and to_int64)
+
+
+def ranges(program: Program, state: State) -> dict[str, int]:
+    """Returns for inputs that are the indices of an embedding its number of rows."""
+    inputs = {name: name for name in program.inputs}
+    found: dict[str, int] = {}
+    for node in program.nodes:
+        args = node["args"]
+        if _keeps_values(node):
+            (argument, *_) = args.values()
+            for value in names_in(argument, "value"):
+                if value in inputs and isinstance(node["out"][0], str):
+                    inputs[node["out"][0]] = inputs[value]
+        elif node["op"] == "aten.embedding.default":
+            rows = [state.parameters[one].shape[0] for one in names_in(args["weight"], "parameter")]
+            for value in names_in(args["indices"], "value"):
+                if value in inputs and rows:
+                    known = found.get(inputs[value], rows[0])
+                    found[inputs[value]] = min(known, rows[0])
+    return found
 
 
 def _shape(meta: torch.Tensor, names: Mapping[str, str]) -> list[int | str]:

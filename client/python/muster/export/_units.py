@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from muster.export._in_place import out_of_place
-from muster.export._program import (
+from muster.export._nodes import (
     Argument,
     Node,
     NotExportable,
