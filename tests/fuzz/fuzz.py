@@ -31,6 +31,13 @@ SAFETENSORS = ["common/safetensors/parse.cc", "common/safetensors/plan.cc"] + [
 ]
 PICKLE = ["common/torchfile/pickle_reader.cc", "common/torchfile/pickle_document.cc"]
 SOURCES = {
+    "exported": [
+        f"worker/models/exported/{name}.cc"
+        for name in ("argument", "graph", "input", "json_fields", "manifest", "memory_uses")
+        + ("python_function", "unit_reader")
+    ]
+    + ["worker/models/allowed_operators.cc", "worker/models/batch.cc"]
+    + ["common/safetensors/strict_json.cc"],
     "idx": ["worker/data/idx.cc"],
     "manifest": ["common/manifest/*.cc", "common/problems/*.cc", "common/trainability/*.cc"]
     + ["common/glob/*.cc", "common/jobfile/near_name.cc"]
@@ -43,6 +50,11 @@ SOURCES = {
 }
 # The place, what stands there, and what is planted.
 PLANTED = {
+    "exported": (
+        "worker/models/exported/unit_reader.cc",
+        "if (arguments->size() != unit.inputs.size() || out->size() != unit.outputs.size()) {",
+        "if (false) {",
+    ),
     "idx": (
         "worker/data/idx.cc",
         "overflow |= __builtin_mul_overflow(",
@@ -66,6 +78,9 @@ PLANTED = {
         "if (false) {",
     ),
 }
+# The targets that use LibTorch, from the wheel of the tests.
+WITH_TORCH = ("exported",)
+TORCH = pathlib.Path.home() / ".cache/muster/venv/lib/python3.11/site-packages/torch"
 # The size of an input in the corpus, in bytes; and the number of found inputs that are kept.
 LARGEST, KEPT = 2048, 40
 SANITIZE = "-fsanitize=fuzzer-no-link,address,undefined"
@@ -102,7 +117,11 @@ class Build:
             "clang++",
             *FLAGS,
             SANITIZE,
+            # LibTorch is not instrumented, so its types cannot be checked.
+            "-fno-sanitize=vptr",
             f"-I{ROOT}",
+            "-isystem",
+            TORCH / "include",
             "-c",
             text if contents is not None else source,
             "-o",
@@ -134,8 +153,14 @@ class Build:
             "-o",
             made,
             *libraries,
+            *(self.torch() if target in WITH_TORCH else []),
         )
         return made
+
+    @staticmethod
+    def torch():
+        lib = TORCH / "lib"
+        return [f"-L{lib}", f"-Wl,-rpath,{lib}", "-ltorch", "-ltorch_cpu", "-lc10"]
 
 
 def fuzz(program, target, seconds, work, found):

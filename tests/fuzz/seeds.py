@@ -8,6 +8,7 @@ them, and the manifest of a small checkpoint. Later inputs are those that fuzz.p
 import argparse
 import gzip
 import io
+import json
 import pathlib
 import pickle
 import struct
@@ -32,6 +33,51 @@ def optimizer_state(optimizer, **options):
     model(torch.ones(1, 3)).sum().backward()
     optimizer.step()
     return optimizer.state_dict()
+
+
+def tensor(name):
+    return {"value": name}
+
+
+def exported(kind):
+    """The files of a model with one unit: a linear layer, scaled, of as many rows as there are
+    samples."""
+    loss = {"kind": "loss", "dtype": "float32", "shape": [], "terms": {}}
+    logits = {"kind": "logits", "dtype": "float32", "shape": ["batch", 2]}
+    manifest = {
+        "format": 2,
+        "inputs": [{"name": "x", "dtype": "float32", "shape": ["batch", 3]}],
+        "output": loss if kind == "loss" else logits,
+        "precisions": ["float32"],
+        "units": ["fc"],
+        "parameters": [
+            {"name": "w", "shape": [2, 3], "dtype": "float32", "unit": "fc", "trainable": True}
+        ],
+        "buffers": [{"name": "n", "shape": [], "dtype": "int64", "unit": ""}],
+        "ties": {"v": "w"},
+    }
+    root = [
+        {"call": "fc", "args": [tensor("x")], "out": ["y"]},
+        {"op": "aten.sym_size.int", "args": {"self": tensor("x"), "dim": 0}, "out": ["b"]},
+        {"op": "python.mul.default", "args": {"a": tensor("b"), "b": 2}, "out": ["c"], "in": ""},
+        {"op": "aten.add_.Tensor", "out": ["m"],
+         "args": {"self": {"buffer": "n"}, "other": 1, "alpha": 1}},
+        {"op": "aten.split.Tensor", "args": {"self": tensor("y"), "split_size": 1, "dim": 1},
+         "out": [["p", None]], "grad": False},
+        {"op": "aten.cat.default", "args": {"tensors": [tensor("p"), tensor("p")], "dim": 1},
+         "out": ["q"]},
+        {"op": "aten.add.Tensor", "out": ["z"],
+         "args": {"self": tensor("q"), "other": {"constant": "table"}, "alpha": {"float": "inf"}},
+         "autocast": {"enabled": True, "dtype": "bfloat16", "cache": True}},
+    ]
+    linear = {"input": tensor("x"), "weight": {"parameter": "w"}, "bias": None}
+    inputs = [{"value": "x", "kind": "tensor"}]
+    units = [
+        {"name": "", "inputs": inputs, "nodes": root, "outputs": [tensor("z")]},
+        {"name": "fc", "inputs": inputs, "outputs": [tensor("y")],
+         "nodes": [{"op": "aten.linear.default", "args": linear, "out": ["y"], "in": "fc"}]},
+    ]
+    return {"manifest": manifest, "graph": {"format": 2, "units": units}}
 
 
 def main():
