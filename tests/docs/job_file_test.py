@@ -236,6 +236,7 @@ def test_what_is_left_out_has_the_default_that_is_said(message, validate):
             chosen
             or field.message
             or field.alternative
+            or expected is None
             or isinstance(expected, str)
             and expected not in dict(field.values)
         ):
