@@ -201,8 +201,9 @@ def test_a_rank_of_fsdp_holds_its_slices_the_root_and_two_blocks(cluster, tmp_pa
     while True:
         job_now = cluster.job("memory")
         ranks = job_now.get("ranks", [])
-        # A heartbeat after some steps has seen the peaks of a step.
-        if len(ranks) == 2 and all(int(rank.get("step", 0)) >= 5 for rank in ranks):
+        # A heartbeat with moments comes after the first step, which has the peaks.
+        moments = [rank.get("memory", {}).get("moments", {}).get("bytes", 0) for rank in ranks]
+        if len(ranks) == 2 and all(int(one) > 0 for one in moments):
             break
         assert time.monotonic() < deadline, job_now
         time.sleep(0.01)
