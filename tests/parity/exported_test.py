@@ -196,30 +196,36 @@ def test_a_rank_of_fsdp_holds_its_slices_the_root_and_two_blocks(cluster, tmp_pa
         stages=[{"fit": {"steps": 1_000_000}}],
     )
     del spec["export"]
+    model = zoo.four_blocks()
+    every = 4 * sum(one.numel() for one in model.parameters())
+    block = 4 * sum(one.numel() for one in model.blocks[0].parameters())
+    expected = {
+        "gradients": every / 2,
+        "moments": every,
+        "gathered": 4 * model.scale.numel() + 2 * block,
+    }
+
+    def peaks(rank):
+        memory = rank.get("memory", {})
+        return {name: int(memory.get(name, {}).get("peak_bytes", 0)) for name in expected}
+
     cluster.submit(spec, "memory")
     deadline = time.monotonic() + bound(20)
     while True:
         job_now = cluster.job("memory")
         ranks = job_now.get("ranks", [])
-        # A heartbeat with moments comes after the first step, which has the peaks.
-        moments = [rank.get("memory", {}).get("moments", {}).get("bytes", 0) for rank in ranks]
-        if len(ranks) == 2 and all(int(one) > 0 for one in moments):
+        # Heartbeats before the end of the first step have smaller peaks.
+        if len(ranks) == 2 and all(
+            peaks(rank)[name] >= 0.98 * expected[name] for rank in ranks for name in expected
+        ):
             break
         assert time.monotonic() < deadline, job_now
         time.sleep(0.01)
     cluster.stop("memory")
-    model = zoo.four_blocks()
-    every = 4 * sum(one.numel() for one in model.parameters())
-    block = 4 * sum(one.numel() for one in model.blocks[0].parameters())
-    root = 4 * model.scale.numel()
     for rank in ranks:
-        memory = rank["memory"]
+        assert peaks(rank) == pytest.approx(expected, rel=0.02)
         # The largest parameter is whole for a moment while the slices are made.
-        assert int(memory["parameters"]["bytes"]) == pytest.approx(every / 2, rel=0.02)
-        assert int(memory["gradients"]["peak_bytes"]) == pytest.approx(every / 2, rel=0.02)
-        assert int(memory["moments"]["peak_bytes"]) == pytest.approx(every, rel=0.02)
-        peak = int(memory["gathered"]["peak_bytes"])
-        assert peak == pytest.approx(root + 2 * block, rel=0.02)
+        assert int(rank["memory"]["parameters"]["bytes"]) == pytest.approx(every / 2, rel=0.02)
 
 
 @pytest.mark.parametrize("case", ["own", "bert", "transformers-loss"])
