@@ -365,6 +365,7 @@ def test_a_loss_that_nobody_can_count_is_refused(tmp_path):
         (lambda output, labels: cross_entropy(output * EXTRA, labels), "so it would not be train"),
         (lambda output, targets: output.mean(), "the model's output, are targets; expected names"),
         (lambda: 0, "the model's output, are none; expected names of the example"),
+        (lambda output, labels: cross_entropy(output, labels) - torch.inf, "no finite number"),
         (lambda output, labels: output, "6, 11]; expected a tensor without dimensions, the mean"),
         (lambda output, labels: cross_entropy(output, labels).sqrt(), "the loss is no mean"),
     ):

@@ -86,14 +86,17 @@ def terms(forward: Forward, inputs: Inputs) -> dict[str, Any]:
 
 
 def _the_mean(trials: list[_Trial], inputs: Inputs) -> _Mean:
+    if not trials:
+        raise NotExportable(
+            f"the loss of {_FIRST} and of {_SECOND} samples in evaluation is no finite number; "
+            "expected a mean"
+        )
     means = [_Mean()]
     for name, example in inputs.items():
         # Without such a trial nobody can tell whether targets are left out.
         if any(trial.what == _told_of(name, IGNORED) for trial in trials):
             means += [_Mean(name, first) for first in range(_firsts(example))]
-    worst = {
-        mean: max((trial.difference(mean) for trial in trials), default=0.0) for mean in means
-    }
+    worst = {mean: max(trial.difference(mean) for trial in trials) for mean in means}
     found = [mean for mean in means if worst[mean] <= _SAME]
     if len(found) == 1 and all(worst[mean] >= _OTHER for mean in means if mean != found[0]):
         return found[0]
