@@ -6,6 +6,7 @@
 
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "common/jobspec/jobspec.h"
 #include "common/jobspec/spec_case.h"
@@ -39,7 +40,7 @@ v1::DataSet* Train(v1::JobSpec* s) { return s->mutable_data()->mutable_train(); 
 
 // The training data of a job that trains an mlp.
 v1::DataSet* Rows(v1::JobSpec* s) {
-  if (!s->model().has_mlp()) {
+  if (!s->model().has_mlp() && !s->model().has_exported()) {
     s->mutable_model()->mutable_mlp()->set_inputs(4);
     s->mutable_model()->mutable_mlp()->set_classes(3);
     s->mutable_data()->clear_validate();
@@ -47,6 +48,14 @@ v1::DataSet* Rows(v1::JobSpec* s) {
     s->add_stages()->mutable_fit()->set_steps(100);
   }
   return Train(s);
+}
+
+// Adds an input by its name, of an exported model.
+void AddArray(v1::JobSpec* s, const std::string& name, const std::vector<std::string>& paths) {
+  v1::NpyArray* array = Rows(s)->mutable_npy()->add_arrays();
+  s->mutable_model()->set_exported("/folder");
+  array->set_name(name);
+  for (const std::string& path : paths) array->add_path(path);
 }
 
 using Case = SpecCase;
@@ -119,6 +128,35 @@ INSTANTIATE_TEST_SUITE_P(
              "data.train.npy.labels", "is missing"},
         Case{"NpyWithoutInputs", [](auto* s) { Rows(s)->mutable_npy()->add_labels("/x"); },
              "data.train.npy.inputs", "is missing"},
+        Case{"NpyArraysForAModelOfRows",
+             [](auto* s) {
+               AddArray(s, "ids", {"/a"});
+               s->mutable_model()->clear_kind();
+               Rows(s);
+             },
+             "data.train.npy.arrays", "found with the model mlp, which takes one input"},
+        Case{"NpyInputsAndArrays",
+             [](auto* s) {
+               Rows(s)->mutable_npy()->add_inputs("/x");
+               Rows(s)->mutable_npy()->add_labels("/y");
+               AddArray(s, "ids", {"/a"});
+             },
+             "data.train.npy.inputs", "found together with arrays; allowed: one of the two"},
+        Case{"NpyArrayWithoutAName", [](auto* s) { AddArray(s, "", {"/a"}); },
+             "data.train.npy.arrays[0].name",
+             "is missing; allowed: the name of one of the model's inputs"},
+        Case{"NpyArrayTwice",
+             [](auto* s) { AddArray(s, "ids", {"/a"}), AddArray(s, "ids", {"/b"}); },
+             "data.train.npy.arrays[1].name", "found 'ids' twice; allowed: each name once"},
+        Case{"NpyArraysOfDifferentNumbersOfFiles",
+             [](auto* s) { AddArray(s, "ids", {"/a", "/b"}), AddArray(s, "mask", {"/c"}); },
+             "data.train.npy.arrays[1].path", "found 1; allowed: as many paths as ids, 2"},
+        Case{"NpyLabelsOfAnotherNumberOfFiles",
+             [](auto* s) {
+               AddArray(s, "ids", {"/a", "/b"});
+               Rows(s)->mutable_npy()->add_labels("/y");
+             },
+             "data.train.npy.labels", "found 1; allowed: as many paths as ids, 2"},
         Case{"NpyRelative",
              [](auto* s) {
                Rows(s)->mutable_npy()->add_inputs("x");

@@ -117,6 +117,10 @@ bool Trains(const v1::JobSpec& spec) {
                      [](const v1::StageSpec& stage) { return stage.has_fit(); });
 }
 
+bool MayGenerate(const v1::ModelSpec& model) {
+  return model.has_gpt2() || model.has_llama() || model.has_exported();
+}
+
 std::optional<uint64_t> UnlimitedSteps(const v1::JobSpec& spec) {
   uint64_t steps = 0;
   for (const v1::StageSpec& stage : spec.stages()) {

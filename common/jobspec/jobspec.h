@@ -26,6 +26,10 @@ v1::SpecProblems ValidateSpec(const v1::JobSpec& spec);
 // Returns whether the job has a fit stage.
 bool Trains(const v1::JobSpec& spec);
 
+// Returns whether a model of this kind may continue prompts. Of an exported model, only the worker
+// knows.
+bool MayGenerate(const v1::ModelSpec& model);
+
 // The number of optimizer steps of all fit stages, if none ends early. Absent if a stage counts in
 // epochs: then the number is known only after the data are opened.
 std::optional<uint64_t> TotalSteps(const v1::JobSpec& spec);

@@ -92,6 +92,9 @@ TEST(ValidateSpec, TakesATokenizerOfWhatCanBeSampledFrom) {
   EXPECT_THAT(ValidateSpec(ResolveDefaults(spec)).problems(), IsEmpty());
   Llama(&spec);
   EXPECT_THAT(ValidateSpec(ResolveDefaults(spec)).problems(), IsEmpty());
+  spec.mutable_model()->set_exported("/folder");
+  spec.mutable_model()->set_context(64);
+  EXPECT_THAT(ValidateSpec(ResolveDefaults(spec)).problems(), IsEmpty());
 }
 
 TEST(ValidateSpec, TakesModelsFromOutside) {
@@ -192,7 +195,9 @@ INSTANTIATE_TEST_SUITE_P(
                ScriptOfRows(s)->add_inputs(2);
                s->mutable_model()->set_tokenizer(v1::ModelSpec::BYTES);
              },
-             "model.tokenizer", "allowed: with gpt2 or llama"},
+             "model.tokenizer", "allowed: with gpt2, llama or exported"},
+        Case{"ContextOfABuiltInModel", [](auto* s) { s->mutable_model()->set_context(8); },
+             "model.context", "found 8 with the model gpt2; allowed: only with exported"},
         Case{"TokenizerOfASmallVocabulary",
              [](auto* s) {
                Gpt2(s)->set_vocab_size(255);

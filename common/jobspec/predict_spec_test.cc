@@ -133,7 +133,8 @@ INSTANTIATE_TEST_SUITE_P(
                    MakeRows(s);
                    *s->add_stages() = generates;
                  },
-                 "stages[3].predict.generate", "found with the model mlp; allowed: with gpt2 and"},
+                 "stages[3].predict.generate",
+                 "found with the model mlp; allowed: with gpt2, llama and"},
         SpecCase{"ClassesOfNumbers",
                  [](auto* s) {
                    MakeRows(s);

@@ -1,3 +1,5 @@
+#include "common/jobspec/validate.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -13,7 +15,6 @@
 #include "common/jobspec/problem_list.h"
 #include "common/jobspec/rules.h"
 #include "common/jobspec/sizes.h"
-#include "common/jobspec/validate.h"
 
 namespace muster::jobspec {
 namespace {
@@ -62,6 +63,11 @@ class Validator {
 
   void Model() {
     const v1::ModelSpec& model = spec_.model();
+    if (model.kind_case() == v1::ModelSpec::KIND_NOT_SET) return;
+    if (model.context() > 0 && !model.has_exported()) {
+      Add("model.context", absl::StrCat("found ", model.context(), " with the model ",
+                                        KindOf(model), "; allowed: only with exported"));
+    }
     switch (model.kind_case()) {
       case v1::ModelSpec::kGpt2:
         return Divides("model.gpt2.heads", model.gpt2().heads(), "width", model.gpt2().width());
@@ -83,10 +89,13 @@ class Validator {
   void Tokenizer() {
     const v1::ModelSpec& model = spec_.model();
     if (model.tokenizer() == v1::ModelSpec::TOKENIZER_UNSPECIFIED) return;
-    if (!model.has_gpt2() && !model.has_llama()) {
+    if (!MayGenerate(model)) {
       return Add("model.tokenizer",
-                 "is for samples, which this model cannot give; allowed: with gpt2 or llama");
+                 "is for samples, which this model cannot give; allowed: with gpt2, llama or "
+                 "exported");
     }
+    // Only the worker knows the vocabulary of an exported model.
+    if (model.has_exported()) return;
     const uint32_t tokens =
         model.has_gpt2() ? model.gpt2().vocab_size() : model.llama().vocab_size();
     if (model.tokenizer() != v1::ModelSpec::BYTES || tokens == 0 || tokens >= 256) return;

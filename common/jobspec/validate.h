@@ -3,11 +3,15 @@
 #define MUSTER_COMMON_JOBSPEC_VALIDATE_H_
 
 #include <cstdint>
+#include <string>
 
 #include "common/jobspec/problem_list.h"
 #include "proto/muster/v1/job_spec.pb.h"
 
 namespace muster::jobspec {
+
+// The name of the model's kind: "gpt2". The model must have one.
+std::string KindOf(const v1::ModelSpec& model);
 
 // The rules of `data`: files that belong together, and data that a model can read.
 void ValidateData(const v1::JobSpec& spec, ProblemList* problems);

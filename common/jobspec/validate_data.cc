@@ -30,11 +30,6 @@ Reads WhatReads(const v1::ModelSpec& model) {
   return Reads::kUnknown;
 }
 
-std::string KindOf(const v1::ModelSpec& model) {
-  const auto* oneof = v1::ModelSpec::descriptor()->FindOneofByName("kind");
-  return model.GetReflection()->GetOneofFieldDescriptor(model, oneof)->name();
-}
-
 class DataValidator {
  public:
   DataValidator(const v1::JobSpec& spec, ProblemList* problems)
@@ -64,7 +59,10 @@ class DataValidator {
         break;
       case v1::DataSet::kNpy:
         NoRankFiles(path, "npy", data.per_rank());
-        Pairs(labels, path + ".npy", "inputs", data.npy().inputs(), data.npy().labels());
+        if (data.npy().arrays().empty()) {
+          Pairs(labels, path + ".npy", "inputs", data.npy().inputs(), data.npy().labels());
+        }
+        Named(path + ".npy", data.npy());
         Fits(path + ".npy", Reads::kRows);
         break;
       case v1::DataSet::KIND_NOT_SET:
@@ -98,6 +96,38 @@ class DataValidator {
         absl::StrCat("found together with ", kind, "; allowed: only with tokens and safetensors"));
   }
 
+  // Arrays by name take the place of `inputs`. Only the model says whether they need labels.
+  void Named(const std::string& path, const v1::NpyData& npy) {
+    if (!npy.arrays().empty() && WhatReads(spec_.model()) == Reads::kRows) {
+      return Add(path + ".arrays", absl::StrCat("found with the model ", KindOf(spec_.model()),
+                                                ", which takes one input; allowed: inputs"));
+    }
+    if (npy.inputs().empty() == npy.arrays().empty()) {
+      return Add(path + ".inputs",
+                 npy.inputs().empty() ? "is missing or empty; allowed: one or more paths, or arrays"
+                                      : "found together with arrays; allowed: one of the two");
+    }
+    for (int i = 0; i < npy.arrays_size(); ++i) {
+      const v1::NpyArray& one = npy.arrays(i);
+      const std::string at = absl::StrCat(path, ".arrays[", i, "]");
+      for (int before = 0; before < i; ++before) {
+        if (npy.arrays(before).name() != one.name()) continue;
+        Add(at + ".name", absl::StrCat("found '", one.name(), "' twice; allowed: each name once"));
+      }
+      const int expected = npy.arrays(0).path_size();
+      if (one.path_size() != expected) {
+        Add(at + ".path", absl::StrCat("found ", one.path_size(), "; allowed: as many paths as ",
+                                       npy.arrays(0).name(), ", ", expected));
+      }
+    }
+    if (!npy.arrays().empty() && !npy.labels().empty() &&
+        npy.labels_size() != npy.arrays(0).path_size()) {
+      Add(path + ".labels",
+          absl::StrCat("found ", npy.labels_size(), "; allowed: as many paths as ",
+                       npy.arrays(0).name(), ", ", npy.arrays(0).path_size()));
+    }
+  }
+
   // Requires as many labels as inputs.
   void Pairs(Labels needed, const std::string& path, const std::string& name, const Paths& inputs,
              const Paths& labels) {
@@ -125,6 +155,11 @@ class DataValidator {
 };
 
 }  // namespace
+
+std::string KindOf(const v1::ModelSpec& model) {
+  const auto* oneof = v1::ModelSpec::descriptor()->FindOneofByName("kind");
+  return model.GetReflection()->GetOneofFieldDescriptor(model, oneof)->name();
+}
 
 void ValidateData(const v1::JobSpec& spec, ProblemList* problems) {
   DataValidator validator(spec, problems);

@@ -4,6 +4,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/jobspec/fields.h"
+#include "common/jobspec/jobspec.h"
 #include "common/jobspec/prompts.h"
 #include "common/jobspec/validate.h"
 
@@ -52,12 +53,9 @@ class PredictValidator {
 
   void Generate(const std::string& path, const v1::GenerateSpec& generate) {
     const v1::ModelSpec& model = spec_.model();
-    if (model.kind_case() != v1::ModelSpec::KIND_NOT_SET && !model.has_gpt2() &&
-        !model.has_llama()) {
-      const auto* kinds = v1::ModelSpec::descriptor()->FindOneofByName("kind");
-      Add(path, absl::StrCat("found with the model ",
-                             model.GetReflection()->GetOneofFieldDescriptor(model, kinds)->name(),
-                             "; allowed: with gpt2 and llama"));
+    if (model.kind_case() != v1::ModelSpec::KIND_NOT_SET && !MayGenerate(model)) {
+      Add(path, absl::StrCat("found with the model ", KindOf(model),
+                             "; allowed: with gpt2, llama and exported"));
     }
     if (generate.has_top_k() && !generate.has_temperature()) {
       Add(path + ".top_k", absl::StrCat("found ", generate.top_k(),

@@ -70,6 +70,10 @@ JOBS = {
     "SafetensorsData": {},
     "IdxData": CONVNET,
     "NpyData": {"data": {"train": {"npy": {"inputs": [FILE], "labels": [FILE]}}}},
+    "NpyArray": {
+        "model": {"plugin": {"path": FILE, "name": "model"}},
+        "data": {"train": {"npy": {"arrays": [{"name": "ids", "path": [FILE]}]}}},
+    },
     "LossSpec": {"loss": {"cross_entropy": {}}},
     "CrossEntropySpec": {"loss": {"cross_entropy": {}}},
     "LossScaleSpec": {"precision": "float16", "loss_scale": {}},

@@ -44,9 +44,14 @@ absl::StatusOr<train::DataConfig> Data(const char* path, const v1::DataSet& spec
                               .labels = Strings(spec.idx().labels()),
                               .mean = spec.idx().mean(),
                               .std = spec.idx().std()};
-    case v1::DataSet::kNpy:
-      return train::NpyFiles{.inputs = Strings(spec.npy().inputs()),
+    case v1::DataSet::kNpy: {
+      data::NpyOptions files{.inputs = Strings(spec.npy().inputs()),
                              .labels = Strings(spec.npy().labels())};
+      for (const v1::NpyArray& one : spec.npy().arrays()) {
+        files.arrays.push_back({one.name(), Strings(one.path())});
+      }
+      return files;
+    }
     case v1::DataSet::KIND_NOT_SET:
       break;
   }

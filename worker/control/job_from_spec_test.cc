@@ -166,10 +166,16 @@ TEST(JobFromSpec, DataIsOfItsKind) {
       train("data { train { safetensors {} per_rank: '/d/0' per_rank: '/d/1' } }"));
   EXPECT_THAT(own.paths, ElementsAre("/d/0", "/d/1"));
   EXPECT_TRUE(own.per_rank);
-  const auto npy = std::get<train::NpyFiles>(train(
+  const auto npy = std::get<data::NpyOptions>(train(
       "data { train { npy { inputs: '/d/a' inputs: '/d/b' labels: '/d/c' labels: '/d/d' } } }"));
   EXPECT_THAT(npy.inputs, ElementsAre("/d/a", "/d/b"));
   EXPECT_THAT(npy.labels, ElementsAre("/d/c", "/d/d"));
+  const auto by_name = std::get<data::NpyOptions>(
+      train("model { exported: '/m' } "
+            "data { train { npy { arrays { name: 'ids' path: '/d/a' path: '/d/b' } } } }"));
+  ASSERT_EQ(by_name.arrays.size(), 1u);
+  EXPECT_EQ(by_name.arrays[0].name, "ids");
+  EXPECT_THAT(by_name.arrays[0].paths, ElementsAre("/d/a", "/d/b"));
   const auto tokens = std::get<train::TokenFiles>(
       train("model { gpt2 { vocab_size: 9 context: 8 layers: 1 heads: 1 width: 8 } } "
             "data { train { tokens { path: '/d/t' dtype: UINT32 } } }"));
@@ -182,7 +188,7 @@ TEST(JobFromSpec, StagesThatPredictAreThoseOfTheJobFile) {
       data { predict { npy { inputs: '/d/a' } } }
       stages { predict { output: '/d/p.npy' } }
       stages { predict { output: '/d/q.npy' what: CLASSES overwrite: true } })");
-  EXPECT_THAT(std::get<train::NpyFiles>(*job.data.predict).inputs, ElementsAre("/d/a"));
+  EXPECT_THAT(std::get<data::NpyOptions>(*job.data.predict).inputs, ElementsAre("/d/a"));
   ASSERT_EQ(job.stages.size(), 3u);
   const auto& logits = std::get<train::PredictStage>(job.stages[1]);
   EXPECT_EQ(logits.output, "/d/p.npy");

@@ -10,6 +10,7 @@
 #include "ATen/ops/empty.h"
 #include "ATen/ops/zeros.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/activity/activity.h"
 #include "common/status/status.h"
 #include "worker/data/file_offsets.h"
@@ -158,7 +159,7 @@ class ArrayDataset : public Dataset {
     if (!fits || !shaped) {
       std::vector<int64_t> expected = column.Shape(array.shape[0]);
       const char* next = "";
-      if (!fits) next = column.whole() ? "; .long() converts it" : "; .float() converts it";
+      if (!fits) next = column.whole() ? "; convert it to int64" : "; convert it to float32";
       return Wrong(array, absl::StrCat("expected ", Name(column.type()), " ", ShapeString(expected),
                                        target ? column.whole() ? " (classes)" : " (numbers)"
                                               : " as the model takes",
@@ -229,6 +230,23 @@ class ArrayDataset : public Dataset {
 };
 
 }  // namespace
+
+std::string Quoted(const std::vector<std::string>& names) {
+  return absl::StrCat("'", absl::StrJoin(names, "', '"), "'");
+}
+
+absl::Status CheckInputNames(const InputSpec& spec, std::vector<std::string> given) {
+  std::vector<std::string> of_model;
+  for (const InputArray& one : spec.arrays) of_model.push_back(one.name);
+  std::vector<std::string> expected = of_model;
+  std::sort(given.begin(), given.end());
+  std::sort(expected.begin(), expected.end());
+  if (given == expected) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "expected the model's inputs ", Quoted(of_model),
+      spec.own_loss ? " (the model returns its loss, so its targets are among them)" : "",
+      ", found ", Quoted(given)));
+}
 
 absl::StatusOr<std::unique_ptr<Dataset>> MakeArrayDataset(std::vector<ArraysFile> files,
                                                           const InputSpec& spec, Labels labels,

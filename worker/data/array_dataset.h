@@ -4,8 +4,10 @@
 #define MUSTER_WORKER_DATA_ARRAY_DATASET_H_
 
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/data/array.h"
 #include "worker/data/dataset.h"
@@ -19,6 +21,13 @@ struct ArraysFile {
   // Labels::kIgnored, or if the model has a loss of its own.
   Array targets;
 };
+
+// Returns "'a', 'b'".
+std::string Quoted(const std::vector<std::string>& names);
+
+// Compares the names that a job gives, in any order, with those of the model's inputs.
+// INVALID_ARGUMENT with both lists if they differ.
+absl::Status CheckInputNames(const InputSpec& spec, std::vector<std::string> given);
 
 // Makes a data set of files that follow one another. An array may be read as another type than its
 // own: floats as float32; integers and bool as int64 or int32; bool and integers that are 0 or 1 as

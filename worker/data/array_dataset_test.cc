@@ -157,7 +157,8 @@ TEST_F(ArrayDatasetTest, TheJobMayNameTheArraysInAnyOrder) {
   EXPECT_THAT(ErrorOf({TokenArray(), MaskArray()}, LossOfItsOwn(), {.targets = "kind"}),
               HasSubstr("targets: expected one of the model's inputs 'tokens', 'labels'"));
   EXPECT_THAT(ErrorOf({TokenArray(), MaskArray()}, LossOfItsOwn(), {.inputs = {"tokens"}}),
-              HasSubstr("'tokens', 'labels' (the model returns its loss), found 'tokens'"));
+              HasSubstr("'tokens', 'labels' (the model returns its loss, so its targets are among "
+                        "them), found 'tokens'"));
 }
 
 TEST_F(ArrayDatasetTest, NamesThatWouldBeIgnoredAreRefused) {
@@ -196,7 +197,7 @@ TEST_F(ArrayDatasetTest, WhatDoesNotFitIsRefusedWithFileArrayAndPlace) {
   EXPECT_THAT(ErrorOf({Stored<float>("tokens", DType::kF32, {3, 2}, {1, 2, 3, 4, 5, 6}),
                        MaskArray(), LabelArray()},
                       TwoInputs()),
-              HasSubstr("found float32 [3, 2]; .long() converts it"));
+              HasSubstr("found float32 [3, 2]; convert it to int64"));
   EXPECT_THAT(ErrorOf({Stored<int64_t>("tokens", DType::kI64, {}, {1}), MaskArray(), LabelArray()},
                       TwoInputs()),
               HasSubstr("found a single number"));

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "ATen/core/Tensor.h"
+#include "ATen/ops/eq.h"
+#include "ATen/ops/tensor.h"
 #include "ATen/ops/zeros.h"
 #include "common/files/files.h"
 #include "common/files/temp_dir.h"
@@ -17,6 +19,7 @@
 namespace muster::data {
 namespace {
 
+using std::string_literals::operator""s;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -63,7 +66,7 @@ class NpyDatasetTest : public ::testing::Test {
   }
   absl::Status ErrorOf(const std::string& inputs, const std::string& labels,
                        const InputSpec& spec = kClasses) {
-    const auto dataset = OpenNpy({inputs}, {labels}, spec);
+    const auto dataset = OpenNpy({{inputs}, {labels}}, spec);
     EXPECT_FALSE(dataset.ok());
     return dataset.status();
   }
@@ -76,7 +79,7 @@ class NpyDatasetTest : public ::testing::Test {
 
 TEST_F(NpyDatasetTest, EveryVersionOfTheFormatIsRead) {
   for (const int version : {1, 2, 3}) {
-    const auto dataset = OpenNpy({Inputs(version)}, {Labels()}, kClasses);
+    const auto dataset = OpenNpy({{Inputs(version)}, {Labels()}}, kClasses);
     ASSERT_TRUE(dataset.ok()) << dataset.status();
     const std::vector<int64_t> samples = {1, 0};
     const auto batch = (*dataset)->Read(samples);
@@ -90,7 +93,7 @@ TEST_F(NpyDatasetTest, EveryVersionOfTheFormatIsRead) {
 TEST_F(NpyDatasetTest, TargetsMayBeNumbers) {
   const std::string labels =
       Write("y.npy", Npy(Header("'<f4'", "(2, 2)"), Bytes<float>({1.5, 2, 3, -4})));
-  const auto dataset = OpenNpy({Inputs()}, {labels}, kNumbers);
+  const auto dataset = OpenNpy({{Inputs()}, {labels}}, kNumbers);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   const std::vector<int64_t> samples = {1};
   const auto batch = (*dataset)->Read(samples);
@@ -100,7 +103,7 @@ TEST_F(NpyDatasetTest, TargetsMayBeNumbers) {
   InputSpec one = kNumbers;
   one.target_numbers = 1;
   const std::string narrow = Write("z.npy", Npy(Header("'<f4'", "(2,)"), Bytes<float>({5, 6})));
-  EXPECT_EQ((*OpenNpy({Inputs()}, {narrow}, one))->Read(samples)->targets.sizes(),
+  EXPECT_EQ((*OpenNpy({{Inputs()}, {narrow}}, one))->Read(samples)->targets.sizes(),
             (at::IntArrayRef{1, 1}));
   EXPECT_THAT(
       std::string(ErrorOf(Inputs(), Labels(), kNumbers).message()),
@@ -116,7 +119,7 @@ TEST_F(NpyDatasetTest, OtherFloatsAndWholeNumbersAreConvertedAndNoted) {
   const std::string inputs =
       Write("x.npy", Npy(Header("'<f8'", "(2, 4)"), Bytes<double>({0.1, 1, 2, 3, 4, 5, 6, 7})));
   const std::string labels = Write("y.npy", Npy(Header("'<i4'", "(2,)"), Bytes<int32_t>({2, 1})));
-  const auto dataset = OpenNpy({inputs, inputs}, {labels, labels}, kClasses);
+  const auto dataset = OpenNpy({{inputs, inputs}, {labels, labels}}, kClasses);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_TRUE((*dataset)->Check({}).ok());
   const std::vector<int64_t> samples = {1, 0};
@@ -125,19 +128,19 @@ TEST_F(NpyDatasetTest, OtherFloatsAndWholeNumbersAreConvertedAndNoted) {
   EXPECT_EQ(batch->inputs[1][0].item<float>(), 0.1f);
   EXPECT_EQ(batch->inputs[0][3].item<float>(), 7);
   EXPECT_EQ(batch->targets[0].item<int64_t>(), 1);
-  EXPECT_THAT((*dataset)->notes(),
-              ElementsAre(Note{Note::Kind::kCast,
-                               inputs + " and 1 more: inputs: float64 is read as float32"},
-                          Note{Note::Kind::kCast,
-                               labels + " and 1 more: labels: int32 is read as int64"}));
-  EXPECT_TRUE((*OpenNpy({Inputs()}, {Labels()}, kClasses))->notes().empty());
+  EXPECT_THAT(
+      (*dataset)->notes(),
+      ElementsAre(
+          Note{Note::Kind::kCast, inputs + " and 1 more: inputs: float64 is read as float32"},
+          Note{Note::Kind::kCast, labels + " and 1 more: labels: int32 is read as int64"}));
+  EXPECT_TRUE((*OpenNpy({{Inputs()}, {Labels()}}, kClasses))->notes().empty());
 }
 
 TEST_F(NpyDatasetTest, FortranOrderIsReadAndNoted) {
   // The rows [2, 2] are 0 1 2 3 and 4 5 6 7.
   const std::string inputs = Write("x.npy", Npy(Header("'<f4'", "(2, 2, 2)", /*fortran=*/true),
                                                 Bytes<float>({0, 4, 2, 6, 1, 5, 3, 7})));
-  const auto dataset = OpenNpy({inputs}, {Labels()}, kClasses);
+  const auto dataset = OpenNpy({{inputs}, {Labels()}}, kClasses);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   const std::vector<int64_t> samples = {1, 0};
   const auto batch = (*dataset)->Read(samples);
@@ -148,11 +151,10 @@ TEST_F(NpyDatasetTest, FortranOrderIsReadAndNoted) {
 }
 
 TEST_F(NpyDatasetTest, NumbersThatFloat32CannotHoldAreRefusedWhereTheyAre) {
-  const std::string inputs =
-      Write("x.npy", Npy(Header("'<f8'", "(2, 4)", /*fortran=*/true),
-                         Bytes<double>({0, 1, 2, 3, 4, 1e300, 6, 7})));
+  const std::string inputs = Write("x.npy", Npy(Header("'<f8'", "(2, 4)", /*fortran=*/true),
+                                                Bytes<double>({0, 1, 2, 3, 4, 1e300, 6, 7})));
   const std::vector<int64_t> samples = {1};
-  const auto dataset = OpenNpy({inputs}, {Labels()}, kClasses);
+  const auto dataset = OpenNpy({{inputs}, {Labels()}}, kClasses);
   EXPECT_THAT(std::string((*dataset)->Read(samples).status().message()),
               HasSubstr("inputs: row 1, byte offset 168: expected numbers that float32 can hold, "
                         "found 1e+300"));
@@ -198,7 +200,7 @@ TEST_F(NpyDatasetTest, WhatIsNotReadIsRefusedClearly) {
                               .message()),
               HasSubstr("labels: expected dtype '<i8' (int64), another integer but uint64, or "
                         "'<f4', found '>i4' (big endian); in Python"));
-  EXPECT_THAT(std::string(OpenNpy({Inputs()}, {}, kClasses).status().message()),
+  EXPECT_THAT(std::string(OpenNpy({{Inputs()}, {}}, kClasses).status().message()),
               HasSubstr("expected as many files of labels as of inputs, 1, found 0"));
 }
 
@@ -242,7 +244,7 @@ TEST_F(NpyDatasetTest, NumbersThatAreNotFiniteAreFoundWhereverTheyAre) {
       std::vector<float> numbers = {0, 1, 2, 3, 4, 5, 6, 7};
       numbers[at] = bad;
       const std::string path = Write("x.npy", Npy(Header("'<f4'", "(2, 4)"), Bytes(numbers)));
-      const auto dataset = OpenNpy({path}, {Labels()}, kClasses);
+      const auto dataset = OpenNpy({{path}, {Labels()}}, kClasses);
       ASSERT_TRUE(dataset.ok()) << dataset.status();
       const std::vector<int64_t> good = {1 - static_cast<int64_t>(at / 4)};
       EXPECT_TRUE((*dataset)->Read(good).ok());
@@ -259,7 +261,7 @@ TEST_F(NpyDatasetTest, NumbersThatAreNotFiniteAreFoundWhereverTheyAre) {
 TEST_F(NpyDatasetTest, TargetsThatAreNotFiniteAreFound) {
   const std::string labels =
       Write("y.npy", Npy(Header("'<f4'", "(2, 2)"), Bytes<float>({1, 2, 3, std::nanf("")})));
-  const auto dataset = OpenNpy({Inputs()}, {labels}, kNumbers);
+  const auto dataset = OpenNpy({{Inputs()}, {labels}}, kNumbers);
   const std::vector<int64_t> samples = {1};
   EXPECT_THAT(std::string((*dataset)->Read(samples).status().message()),
               HasSubstr("labels: row 1, byte offset 140: expected finite numbers, found nan"));
@@ -268,7 +270,7 @@ TEST_F(NpyDatasetTest, TargetsThatAreNotFiniteAreFound) {
 TEST_F(NpyDatasetTest, WithoutLabelsTargetsAreZerosAndNoFileOfLabelsIsRead) {
   for (const std::vector<std::string>& labels :
        {std::vector<std::string>{}, {Write("labels.npy", "no array")}}) {
-    const auto dataset = OpenNpy({Inputs()}, labels, kClasses, data::Labels::kIgnored);
+    const auto dataset = OpenNpy({{Inputs()}, labels}, kClasses, data::Labels::kIgnored);
     ASSERT_TRUE(dataset.ok()) << dataset.status();
     EXPECT_TRUE((*dataset)->Check({}).ok());
     const std::vector<int64_t> samples = {1, 0};
@@ -278,9 +280,75 @@ TEST_F(NpyDatasetTest, WithoutLabelsTargetsAreZerosAndNoFileOfLabelsIsRead) {
     EXPECT_TRUE(batch->targets.equal(at::zeros({2}, at::kLong)));
   }
   const std::vector<int64_t> samples = {0};
-  EXPECT_TRUE((*OpenNpy({Inputs()}, {}, kNumbers, data::Labels::kIgnored))
+  EXPECT_TRUE((*OpenNpy({{Inputs()}, {}}, kNumbers, data::Labels::kIgnored))
                   ->Read(samples)
                   ->targets.equal(at::zeros({1, 2}, at::kFloat)));
+}
+
+// A model with the inputs `tokens` [2] and `mask` [2], and classes as targets.
+InputSpec ByName() {
+  return {.kind = InputSpec::Kind::kArrays,
+          .classes = 3,
+          .arrays = {{.name = "tokens", .type = at::kLong, .shape = {2}, .below = 7},
+                     {.name = "mask", .type = at::kBool, .shape = {2}}}};
+}
+
+TEST_F(NpyDatasetTest, ArraysByNameAreTheInputsOfTheModelInItsOrder) {
+  const std::string tokens =
+      Write("tokens.npy", Npy(Header("'<i4'", "(2, 2)"), Bytes<int32_t>({1, 2, 3, 6})));
+  const std::string more =
+      Write("more.npy", Npy(Header("'<i8'", "(1, 2)"), Bytes<int64_t>({5, 4})));
+  const std::string mask = Write("mask.npy", Npy(Header("'|b1'", "(2, 2)"), "\1\1\1\0"s));
+  const std::string one = Write("one.npy", Npy(Header("'|b1'", "(1, 2)"), "\0\1"s));
+  const std::string label = Write("label.npy", Npy(Header("'<i8'", "(1,)"), Bytes<int64_t>({1})));
+  const NpyOptions files = {.labels = {Labels(), label},
+                            .arrays = {{"mask", {mask, one}}, {"tokens", {tokens, more}}}};
+  const auto dataset = OpenNpy(files, ByName());
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->size(), 3);
+  EXPECT_TRUE((*dataset)->Check({}).ok());
+  const std::vector<int64_t> samples = {2, 1};
+  const auto batch = (*dataset)->Read(samples);
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_TRUE(batch->inputs.equal(at::tensor({5, 4, 3, 6}, at::kLong).view({2, 2})));
+  EXPECT_TRUE(batch->further.at(0).equal(at::tensor({0, 1, 1, 0}, at::kLong).view({2, 2}).eq(1)));
+  EXPECT_TRUE(batch->targets.equal(at::tensor({1, 0}, at::kLong)));
+}
+
+TEST_F(NpyDatasetTest, ArraysThatDoNotFitTheModelAreRefused) {
+  const std::string tokens =
+      Write("tokens.npy", Npy(Header("'<i8'", "(2, 2)"), Bytes<int64_t>({1, 2, 3, 6})));
+  const std::string mask = Write("mask.npy", Npy(Header("'|b1'", "(2, 2)"), "\1\1\1\0"s));
+  const auto error = [](const NpyOptions& files, const InputSpec& spec) {
+    const absl::Status status = OpenNpy(files, spec).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  NpyOptions good = {.labels = {Labels()}, .arrays = {{"tokens", {tokens}}, {"mask", {mask}}}};
+  EXPECT_TRUE(OpenNpy(good, ByName()).ok());
+  NpyOptions files = good;
+  files.arrays[1].name = "masks";
+  EXPECT_EQ(error(files, ByName()),
+            "arrays: expected the model's inputs 'tokens', 'mask', found 'masks', 'tokens'");
+  files = good;
+  files.labels.clear();
+  EXPECT_EQ(error(files, ByName()), "expected as many files of labels as of tokens, 1, found 0");
+  files = good;
+  files.arrays[1].paths.push_back(mask);
+  EXPECT_EQ(error(files, ByName()), "expected as many files of mask as of tokens, 1, found 2");
+  files = good;
+  files.arrays[1].paths = {tokens};
+  EXPECT_THAT(std::string((*OpenNpy(files, ByName()))->Check({}).message()),
+              HasSubstr("mask: row 0, byte offset 136: expected a whole number from 0 to 1"));
+  EXPECT_EQ(error({.inputs = {tokens}, .labels = {Labels()}}, ByName()),
+            "the model takes its inputs by name; expected `arrays`, found `inputs`");
+  EXPECT_EQ(error(good, kClasses), "the model takes one input; expected `inputs`, found `arrays`");
+  InputSpec loss = ByName();
+  loss.own_loss = true;
+  EXPECT_THAT(error(good, loss), HasSubstr("labels: found files, but the model returns its loss"));
+  good.labels.clear();
+  EXPECT_TRUE(OpenNpy(good, loss).ok());
+  EXPECT_TRUE(OpenNpy(good, ByName(), data::Labels::kIgnored).ok());
 }
 
 TEST(NpyHeader, WhatIsMadeIsReadAgain) {

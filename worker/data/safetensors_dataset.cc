@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/filekind/file_kind.h"
 #include "common/safetensors/safetensors.h"
 #include "common/status/status.h"
@@ -21,11 +20,6 @@ namespace {
 using safetensors::DType;
 
 constexpr char kLabels[] = "labels";
-
-// Returns "'a', 'b'".
-std::string Quoted(const std::vector<std::string>& names) {
-  return absl::StrCat("'", absl::StrJoin(names, "', '"), "'");
-}
 
 // Returns the type of elements, if it can be read.
 std::optional<ElementType> TypeOf(DType dtype) {
@@ -109,14 +103,8 @@ absl::StatusOr<std::vector<std::string>> NamesOfModel(const InputSpec& spec,
   std::vector<std::string> given = names.inputs;
   if (given.empty()) return of_model;
   if (spec.own_loss && !names.targets.empty()) given.push_back(names.targets);
-  std::vector<std::string> expected = of_model;
-  std::sort(given.begin(), given.end());
-  std::sort(expected.begin(), expected.end());
-  if (given == expected) return of_model;
-  return absl::InvalidArgumentError(
-      absl::StrCat("inputs", spec.own_loss ? " and targets" : "", ": expected the model's inputs ",
-                   Quoted(of_model), spec.own_loss ? " (the model returns its loss)" : "",
-                   ", found ", Quoted(given)));
+  RETURN_IF_ERROR(Annotate(CheckInputNames(spec, std::move(given)), "inputs"));
+  return of_model;
 }
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenArrays(const std::vector<std::string>& paths,

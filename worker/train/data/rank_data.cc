@@ -59,8 +59,8 @@ OpenedDataset Open(const DataConfig& config, const models::InputSpec& input,
         using Files = std::decay_t<decltype(files)>;
         if constexpr (std::is_same_v<Files, data::IdxOptions>) {
           return data::OpenIdx(files, input, labels);
-        } else if constexpr (std::is_same_v<Files, NpyFiles>) {
-          return data::OpenNpy(files.inputs, files.labels, input, labels);
+        } else if constexpr (std::is_same_v<Files, data::NpyOptions>) {
+          return data::OpenNpy(files, input, labels);
         } else {
           ASSIGN_OR_RETURN(const auto paths, PathsOf(files, communicator));
           const auto empty = files.per_rank ? emptiness : data::Emptiness::kRefused;

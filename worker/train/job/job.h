@@ -12,6 +12,7 @@
 #include "common/trainability/trainability.h"
 #include "proto/muster/v1/job_spec.pb.h"
 #include "worker/data/idx_dataset.h"
+#include "worker/data/npy_dataset.h"
 #include "worker/data/safetensors_dataset.h"
 #include "worker/data/sampler.h"
 #include "worker/data/token_dataset.h"
@@ -52,12 +53,7 @@ struct RowFiles {
   data::ArrayNames names;
 };
 
-struct NpyFiles {
-  std::vector<std::string> inputs;
-  std::vector<std::string> labels;
-};
-
-using DataConfig = std::variant<TokenFiles, RowFiles, data::IdxOptions, NpyFiles>;
+using DataConfig = std::variant<TokenFiles, RowFiles, data::IdxOptions, data::NpyOptions>;
 
 struct DataConfigs {
   std::optional<DataConfig> train;

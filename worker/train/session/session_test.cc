@@ -415,7 +415,7 @@ TEST_F(SessionTest, ASampleThatIsNotFiniteEndsTheJobForGoodAndIsNamed) {
   }
   inputs.close();
   labels.close();
-  job.data.train = NpyFiles{{folder_ / "inputs.npy"}, {folder_ / "labels.npy"}};
+  job.data.train = data::NpyOptions{{folder_ / "inputs.npy"}, {folder_ / "labels.npy"}};
   job.data.validate.reset();
   const auto run = RunSessions(job, 2);
   int named = 0;
