@@ -77,11 +77,10 @@ absl::StatusOr<ExitCode> Sample(Console* console, client::MusterClient& client,
   ASSIGN_OR_RETURN(const v1::Job job, client.Get(options.job));
   v1::SampleRequest request = RequestOf(options, job.spec().model());
   request.set_job_id(options.job);
-  ASSIGN_OR_RETURN(v1::Operation operation,
-                   client.Steer(&v1::ControlService::Stub::Sample, request,
-                                {.retry = {.retry_for = options.retry_for},
-                                 .at_step = options.at_step,
-                                 .requested_by = Requester(console)}));
+  ASSIGN_OR_RETURN(v1::Operation operation, client.Steer(&v1::ControlService::Stub::Sample, request,
+                                                         {.retry = {.retry_for = options.retry_for},
+                                                          .at_step = options.at_step,
+                                                          .requested_by = Requester(console)}));
   if (!options.wait) return ShowOperation(console, client, options, operation);
   const ExitCode code = AwaitEnd(console, client, options, &operation);
   return code == kDone ? ShowSample(console, options, operation) : code;
@@ -93,7 +92,8 @@ void AddSample(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<SampleOptions>();
   CLI::App* command = app->add_subcommand(
       "sample",
-      "Continue a prompt with the model (gpt2 or llama) of a running or paused job as it is after "
+      "Continue a prompt with the model (gpt2, llama or exported) of a running or paused job as it "
+      "is after "
       "its current step, without effect on its training, and print what follows the prompt");
   command->add_option("JOB", options->job, "The job's id")->required();
   command

@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/jobspec/jobspec.h"
 #include "common/printable/printable.h"
 #include "common/rpc/caller.h"
 #include "common/status/status.h"
@@ -53,10 +54,11 @@ absl::Status Check(const v1::JobSpec& spec, const std::string& job, int need) {
           absl::StrCat("job '", job,
                        "' has no place for checkpoints: its job file has no `checkpoint`"));
     case v1::CommandRule::TOKENS:
-      if (spec.model().has_gpt2() || spec.model().has_llama()) return absl::OkStatus();
+      if (jobspec::MayGenerate(spec.model())) return absl::OkStatus();
       return Lacks("CANNOT_GENERATE",
                    absl::StrCat("the model of job '", job,
-                                "' cannot continue a prompt: it is neither gpt2 nor llama"));
+                                "' cannot continue a prompt: it is none of gpt2, llama and "
+                                "exported"));
     default:
       return absl::OkStatus();
   }

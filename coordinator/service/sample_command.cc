@@ -12,6 +12,8 @@
 namespace muster::service {
 namespace {
 
+constexpr char kNoPrompt[] = "the prompt is empty; expected one token or more";
+
 absl::Status Invalid(const std::string& message) {
   return Refuse(absl::StatusCode::kInvalidArgument, "SAMPLE_INVALID", message, {{"field", "text"}});
 }
@@ -35,7 +37,7 @@ absl::Status CheckSettings(const v1::SampleRequest& request) {
 }
 
 absl::Status CheckTokens(const v1::SampleCommand& sample, uint32_t vocabulary, uint32_t context) {
-  if (sample.tokens().empty()) return Invalid("the prompt is empty; expected one token or more");
+  if (sample.tokens().empty()) return Invalid(kNoPrompt);
   const auto& tokens = sample.tokens();
   const auto unknown = std::find_if(tokens.begin(), tokens.end(),
                                     [vocabulary](uint32_t token) { return token >= vocabulary; });
@@ -53,14 +55,29 @@ absl::Status CheckTokens(const v1::SampleCommand& sample, uint32_t vocabulary, u
   return absl::OkStatus();
 }
 
+// Checks the prompt, and sets the number of new tokens if the request does not. Only the workers
+// know the vocabulary and the context of an exported model.
+absl::Status CheckRoom(const v1::ModelSpec& model, v1::SampleCommand* sample) {
+  if (model.has_exported()) {
+    if (sample->tokens().empty()) return Invalid(kNoPrompt);
+    if (sample->max_tokens() == 0) sample->set_usual_tokens(kUsualNewTokens);
+    return absl::OkStatus();
+  }
+  const bool gpt2 = model.has_gpt2();
+  const uint32_t context = gpt2 ? model.gpt2().context() : model.llama().context();
+  const uint32_t vocabulary = gpt2 ? model.gpt2().vocab_size() : model.llama().vocab_size();
+  if (absl::Status bad = CheckTokens(*sample, vocabulary, context); !bad.ok()) return bad;
+  if (sample->max_tokens() > 0) return absl::OkStatus();
+  const auto room = context - static_cast<uint32_t>(sample->tokens_size());
+  sample->set_max_tokens(std::min(kUsualNewTokens, room));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<v1::SampleCommand> SampleCommandOf(const v1::SampleRequest& request,
                                                   const v1::ModelSpec& model,
                                                   const std::string& job_id) {
-  const bool gpt2 = model.has_gpt2();
-  const uint32_t context = gpt2 ? model.gpt2().context() : model.llama().context();
-  const uint32_t vocabulary = gpt2 ? model.gpt2().vocab_size() : model.llama().vocab_size();
   if (!request.text().empty() && !request.tokens().empty()) {
     return Invalid("found a text and tokens; expected one of them as the prompt");
   }
@@ -78,11 +95,7 @@ absl::StatusOr<v1::SampleCommand> SampleCommandOf(const v1::SampleRequest& reque
     sample.mutable_tokens()->Add(tokens.begin(), tokens.end());
   }
   sample.set_max_tokens(request.max_tokens());
-  if (absl::Status bad = CheckTokens(sample, vocabulary, context); !bad.ok()) return bad;
-  if (request.max_tokens() == 0) {
-    const auto room = context - static_cast<uint32_t>(sample.tokens_size());
-    sample.set_max_tokens(std::min(kUsualNewTokens, room));
-  }
+  if (absl::Status bad = CheckRoom(model, &sample); !bad.ok()) return bad;
   if (request.has_temperature()) sample.set_temperature(request.temperature());
   if (request.has_top_k()) sample.set_top_k(request.top_k());
   sample.set_seed(request.seed());

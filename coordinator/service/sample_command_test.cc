@@ -43,6 +43,18 @@ TEST(SampleCommand, WithoutANumberOfNewTokensAsManyAsFitAreMade) {
   EXPECT_EQ(Sample("tokens: [1, 2, 3] max_tokens: 5", kIds)->max_tokens(), 5u);
 }
 
+TEST(SampleCommand, TheWorkersFitThePromptOfAnExportedModelIntoItsContext) {
+  const auto usual = Sample("tokens: [1, 2, 300]", "exported: '/m'");
+  ASSERT_TRUE(usual.ok()) << usual.status();
+  EXPECT_EQ(usual->max_tokens(), 0u);
+  EXPECT_EQ(usual->usual_tokens(), 64u);
+  const auto given = Sample("tokens: 1 max_tokens: 5", "exported: '/m'");
+  EXPECT_EQ(given->max_tokens(), 5u);
+  EXPECT_EQ(given->usual_tokens(), 0u);
+  EXPECT_THAT(std::string(Sample("", "exported: '/m'").status().message()),
+              HasSubstr("the prompt is empty"));
+}
+
 TEST(SampleCommand, KeepsItsSettings) {
   const auto drawn = Sample("tokens: 1 temperature: 0.5 top_k: 3 seed: 18446744073709551615", kIds);
   ASSERT_TRUE(drawn.ok()) << drawn.status();

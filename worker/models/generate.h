@@ -1,5 +1,6 @@
-// Continues texts with a language model that keeps keys and values (Model::key_values): gpt2 and
-// llama. Texts are lists of token ids. docs/how-to/generate.md is the page for users.
+// Continues texts with a language model (Model::continuation): gpt2 and llama keep keys and values,
+// and an exported model computes the whole text for each new token. Texts are lists of token ids.
+// docs/how-to/generate.md is the page for users.
 //
 // Greedy completions are those of transformers' `generate` with do_sample=False. The completion of
 // a prompt depends on the weights, the settings, the prompt and its number, and not on earlier
@@ -47,9 +48,11 @@ struct PromptBatch {
   bool operator==(const PromptBatch&) const = default;
 };
 
-// Splits all prompts, in their order, into batches. A batch has at most 16 prompts and a cache of
-// at most 256 MiB, but at least one prompt. Depends only on the (valid) request and the shape.
-std::vector<PromptBatch> BatchesOf(const GenerationRequest& request, const KeyValueShape& shape);
+// Splits all prompts, in their order, into batches. A batch has at most 16 prompts, and keys and
+// values, or logits of whole sequences, of at most 256 MiB, but at least one prompt. Depends only
+// on the (valid) request and the continuation.
+std::vector<PromptBatch> BatchesOf(const GenerationRequest& request,
+                                   const Continuation& continuation);
 
 // The value in place of tokens that could not be chosen.
 inline constexpr int64_t kNoToken = -1;
@@ -59,9 +62,10 @@ inline constexpr int64_t kNoToken = -1;
 // generator, and restores its mode.
 // After the first logits that are not finite, a prompt's new tokens are kNoToken. The forwards
 // continue, because other ranks may take part in them.
-// Memory until the return: the KeyValueCache, the activations of one forward, and the logits of one
+// Memory until the return: the activations of one forward, the KeyValueCache, and the logits of one
 // token of each prompt. The cache takes KeyValueShape::BytesPerPosition() x prompts x (longest
-// prompt + max_tokens). Threading and exceptions: see unit.h.
+// prompt + max_tokens). Without keys and values, the logits of whole sequences take the place of
+// the cache. Threading and exceptions: see unit.h.
 std::vector<std::vector<int64_t>> GenerateBatch(const GenerationRequest& request,
                                                 const PromptBatch& batch, Model& model,
                                                 ForwardContext& context, c10::Device device);

@@ -3,9 +3,11 @@
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "ATen/core/Tensor.h"
@@ -38,17 +40,56 @@ LanguageModelMaker Maker(const std::string& kind) {
   return LanguageModelMaker(kind, options);
 }
 
+// A model that computes as another one does, and keeps no keys and values.
+class ModelOfWholeSequences : public Model {
+ public:
+  ModelOfWholeSequences(std::shared_ptr<Model> model, std::optional<int64_t> length)
+      : Model("whole", std::make_unique<Root>(model)), model_(model), length_(length) {}
+
+  std::optional<Continuation> continuation() const override {
+    return WholeSequences{.vocabulary = model_->Input().vocab_size, .length = length_};
+  }
+
+ protected:
+  InputSpec UnitsInput() const override { return model_->Input(); }
+
+ private:
+  class Root : public Unit {
+   public:
+    explicit Root(std::shared_ptr<Model> model) : Unit(""), model_(std::move(model)) {
+      for (const Parameter& one : model_->Parameters()) AddParameter(one.name, one.tensor);
+    }
+    at::Tensor Forward(const at::Tensor& x, ForwardContext& context) override {
+      EXPECT_EQ(context.cache(), nullptr);
+      return context.Call(model_->root(), x);
+    }
+
+   private:
+    const std::shared_ptr<Model> model_;
+  };
+
+  const std::shared_ptr<Model> model_;
+  const std::optional<int64_t> length_;
+};
+
+std::unique_ptr<Model> ModelOf(const std::string& kind) {
+  const std::string name = kind == "llama" ? "llama" : "gpt2";
+  std::unique_ptr<Model> model = Maker(name).Make(Maker(name).small());
+  FollowTheText(*model);
+  if (kind == name) return model;
+  const auto length = kind == "sequences_of_one_length" ? std::optional<int64_t>(24) : std::nullopt;
+  return std::make_unique<ModelOfWholeSequences>(std::move(model), length);
+}
+
 class GenerateTest : public ::testing::TestWithParam<const char*> {
  protected:
-  GenerateTest() : model_(Maker(GetParam()).Make(Maker(GetParam()).small())) {
-    FollowTheText(*model_);
-  }
+  GenerateTest() : model_(ModelOf(GetParam())) {}
 
   // Returns the completions of all prompts, batch by batch.
   Completions Generate(const GenerationRequest& request) {
     EXPECT_EQ(CheckGeneration(request, *model_), absl::OkStatus());
     Completions all;
-    for (const PromptBatch& batch : BatchesOf(request, *model_->key_values())) {
+    for (const PromptBatch& batch : BatchesOf(request, *model_->continuation())) {
       for (auto& tokens : GenerateBatch(request, batch, *model_, context_, at::kCPU)) {
         all.push_back(std::move(tokens));
       }
@@ -159,7 +200,9 @@ TEST_P(GenerateTest, NothingOfTrainingIsTouched) {
   EXPECT_TRUE(at::GradMode::is_enabled());
 }
 
-TEST_P(GenerateTest, MemoryIsThatOfTheCacheAndIsFreed) {
+class GenerateWithCacheTest : public GenerateTest {};
+
+TEST_P(GenerateWithCacheTest, MemoryIsThatOfTheCacheAndIsFreed) {
   memory::InstallCountingAllocator();
   const GenerationRequest request = {.prompts = Completions(16, std::vector<int64_t>(1, 1)),
                                      .max_tokens = 23};
@@ -169,7 +212,8 @@ TEST_P(GenerateTest, MemoryIsThatOfTheCacheAndIsFreed) {
   memory::ResetPeaks();
   Generate(request);
   EXPECT_EQ(in_use().bytes, before);
-  const auto cache = static_cast<uint64_t>(model_->key_values()->BytesPerPosition() * 16 * 24);
+  const auto shape = std::get<KeyValueShape>(*model_->continuation());
+  const auto cache = static_cast<uint64_t>(shape.BytesPerPosition() * 16 * 24);
   EXPECT_GE(in_use().peak_bytes - before, cache);
   // A forward of one token of 16 prompts needs less than 32 times the width (16) for each prompt.
   EXPECT_LT(in_use().peak_bytes - before, cache + 16 * 32 * 16 * 4);
@@ -185,11 +229,16 @@ TEST_P(GenerateTest, FromLogitsThatAreNotFiniteOnAPromptHasNoTokens) {
   const Completions found = Generate({.prompts = Prompts(), .max_tokens = 3});
   EXPECT_THAT(found[1], Each(kNoToken));
   EXPECT_THAT(found, Each(SizeIs(3)));
-  if (untied) EXPECT_THAT(found[3], Each(::testing::Ge(0)));
+  if (untied) {
+    EXPECT_THAT(found[3], Each(::testing::Ge(0)));
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GenerateTest, ::testing::Values("gpt2", "llama"),
-                         [](const auto& info) { return std::string(info.param); });
+std::string NameOf(const testing::TestParamInfo<const char*>& info) { return info.param; }
+INSTANTIATE_TEST_SUITE_P(All, GenerateTest,
+                         ::testing::Values("gpt2", "llama", "sequences", "sequences_of_one_length"),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(All, GenerateWithCacheTest, ::testing::Values("gpt2", "llama"), NameOf);
 
 TEST(CheckGeneration, SaysWhatIsWrongWithWhichPrompt) {
   const auto model = Maker("gpt2").Make(Maker("gpt2").small());
@@ -235,11 +284,12 @@ TEST(CheckGeneration, SaysWhatIsWrongWithWhichPrompt) {
               AllOf(HasSubstr("prompts[2]"), HasSubstr("and 2 more")));
 }
 
-TEST(CheckGeneration, OnlyLanguageModelsWithACacheGenerate) {
+TEST(CheckGeneration, OnlyLanguageModelsGenerate) {
   const LanguageModelMaker mlp("mlp", {{"inputs", 4}, {"hidden", {3}}, {"classes", 2}});
   EXPECT_EQ(CheckGeneration({.prompts = {{1}}, .max_tokens = 1}, *mlp.Make(mlp.small())),
             absl::InvalidArgumentError(
-                "generate: found model mlp, which cannot generate; allowed: gpt2, llama"));
+                "generate: found model mlp, which cannot generate; allowed: gpt2, llama, and "
+                "exported language models"));
 }
 
 TEST(BatchesOf, TakeAsManyPromptsAsFit) {
@@ -256,6 +306,14 @@ TEST(BatchesOf, TakeAsManyPromptsAsFit) {
   request.prompts = {{1}, {1}, std::vector<int64_t>(11, 1), {1}, std::vector<int64_t>(100, 1)};
   EXPECT_THAT(BatchesOf(request, large),
               ElementsAre(PromptBatch{0, 2}, PromptBatch{2, 4}, PromptBatch{4, 5}));
+  // The logits of 10 positions take 64 MiB.
+  const int64_t vocabulary = (64 << 20) / 10 / 4;
+  request.prompts = Completions(9, {1});
+  EXPECT_THAT(BatchesOf(request, WholeSequences{.vocabulary = vocabulary}),
+              ElementsAre(PromptBatch{0, 4}, PromptBatch{4, 8}, PromptBatch{8, 9}));
+  EXPECT_THAT(BatchesOf(request, WholeSequences{.vocabulary = vocabulary / 2, .length = 40}),
+              ElementsAre(PromptBatch{0, 2}, PromptBatch{2, 4}, PromptBatch{4, 6},
+                          PromptBatch{6, 8}, PromptBatch{8, 9}));
 }
 
 }  // namespace

@@ -158,7 +158,8 @@ TEST_P(KeyValueCacheTest, MemoryIsThatOfTheShapeAndIsFreed) {
     model->Logits(Tokens(kRows, 2), context);
     cache.Advance();
     model->Logits(Tokens(kRows, 1), context);
-    const int64_t kept = model->key_values()->BytesPerPosition() * kRows * kRoom;
+    const int64_t kept =
+        std::get<KeyValueShape>(*model->continuation()).BytesPerPosition() * kRows * kRoom;
     EXPECT_GE(in_use() - before, kept);
     EXPECT_LT(in_use() - before, kept + 500);  // lengths and positions
   }
@@ -171,7 +172,7 @@ INSTANTIATE_TEST_SUITE_P(All, KeyValueCacheTest, ::testing::Range<size_t>(0, 5),
 TEST(KeyValueCache, ShapeIsThatOfTheHeadsOfKeysAndValues) {
   const auto shape = [](size_t variant) {
     const LanguageModelMaker& maker = Variants()[variant].maker;
-    return *maker.Make(maker.small())->key_values();
+    return std::get<KeyValueShape>(*maker.Make(maker.small())->continuation());
   };
   EXPECT_EQ(shape(0).BytesPerPosition(), 2 * 2 * 3 * 4 * 4);
   EXPECT_EQ(shape(2).BytesPerPosition(), 2 * 2 * 4 * 6 * 4);

@@ -69,7 +69,7 @@ double LanguageModel::ForwardFlops() const {
   return static_cast<double>(shape_.layers) * layer + head;
 }
 
-std::optional<KeyValueShape> LanguageModel::key_values() const {
+std::optional<Continuation> LanguageModel::continuation() const {
   return KeyValueShape{.layers = shape_.layers, .heads = shape_.kv_heads, .head = shape_.head};
 }
 

@@ -47,7 +47,7 @@ using ConfigFact = std::pair<std::string, nlohmann::json>;
 class LanguageModel : public Model {
  public:
   double ForwardFlops() const override;
-  std::optional<KeyValueShape> key_values() const override;
+  std::optional<Continuation> continuation() const override;
   WeightName ResolveWeight(const std::string& name) const override;
   absl::Status CheckHuggingFaceConfig(const std::string& text) const override;
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "ATen/core/Tensor.h"
@@ -86,6 +87,17 @@ struct KeyValueShape {
   int64_t BytesPerPosition() const { return layers * 2 * heads * head * 4; }
 };
 
+// A model that keeps nothing: each new token costs a forward of the whole sequence, whose result
+// are the logits of all positions.
+struct WholeSequences {
+  int64_t vocabulary = 0;
+  std::optional<int64_t> length;  // the only length that a sequence can have; absent: any
+  int64_t shortest = 1;           // the least length, if any is possible
+};
+
+// How a model continues a sequence.
+using Continuation = std::variant<KeyValueShape, WholeSequences>;
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -125,7 +137,8 @@ class Model {
   InputSpec Input() const;
 
   // Returns the logits, float32: tokens [B, C] -> [B, C, vocab_size]; rows [B, ...] -> [B,
-  // classes]. In a generation only those of the last token of each row, [B, 1, vocab_size].
+  // classes]. In a generation with a KeyValueCache only those of the last token of each row, [B, 1,
+  // vocab_size].
   at::Tensor Logits(const at::Tensor& inputs, ForwardContext& context) {
     return context.Call(*root_, inputs);
   }
@@ -160,7 +173,11 @@ class Model {
   absl::Status CheckBatch(const Batch& batch) const;
 
   // Returns nullopt if the model cannot generate (generate.h).
-  virtual std::optional<KeyValueShape> key_values() const { return std::nullopt; }
+  virtual std::optional<Continuation> continuation() const { return std::nullopt; }
+  // Says why continuation() is nullopt, and what to do: "...; expected ...".
+  virtual std::string WhyNoContinuation() const {
+    return "allowed: gpt2, llama, and exported language models";
+  }
 
   // Returns the use of the tensor `name` of a weights file. Several names may stand for one
   // parameter (a tied weight, a missing prefix); their values must then agree.

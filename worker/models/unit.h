@@ -103,7 +103,8 @@ class ForwardContext {
   KeyValueCache* cache() const { return cache_; }
 
   // Makes forwards those of a generation during the life of the object: they evaluate, and continue
-  // the sequences of this cache. The cache must outlive the object. Afterwards restores both.
+  // the sequences of this cache, or take whole sequences if `cache` is null. The cache must outlive
+  // the object. Afterwards restores both.
   class Generating {
    public:
     Generating(ForwardContext* context, KeyValueCache* cache)

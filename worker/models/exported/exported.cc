@@ -1,6 +1,7 @@
 #include "worker/models/exported/exported.h"
 
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,7 @@ struct Program {
   ByName constants;
   std::vector<int64_t> row;     // the shape of a row of numbers; empty: other inputs
   std::vector<int64_t> result;  // the shape of the result; the first size is any; empty: a loss
+  bool any_length = false;      // the second size of the result is that of the first input
 };
 
 class ExportedUnit : public Unit {
@@ -79,7 +81,7 @@ class ExportedUnit : public Unit {
     };
     Tensors outputs = exported::RunUnit(unit, std::move(tensors), {who_, context, call});
     if (index_ == 0) {
-      CheckResult(outputs[0], inputs[0].size(0));
+      CheckResult(outputs[0], inputs[0]);
     } else {
       CheckOwnMemory(outputs);
     }
@@ -88,9 +90,10 @@ class ExportedUnit : public Unit {
 
  private:
   // The data and the loss were chosen for the shape in the manifest.
-  void CheckResult(const at::Tensor& result, int64_t samples) const {
+  void CheckResult(const at::Tensor& result, const at::Tensor& input) const {
     std::vector<int64_t> expected = program_->result;
-    if (!expected.empty()) expected[0] = samples;
+    if (!expected.empty()) expected[0] = input.size(0);
+    if (program_->any_length) expected[1] = input.size(1);
     if (result.sizes() == at::IntArrayRef(expected)) return;
     throw ModelError(absl::StrCat(who_, ": expected a result of [", absl::StrJoin(expected, ", "),
                                   "] as in manifest.json, found ", Describe(result)));
@@ -127,6 +130,27 @@ class ExportedUnit : public Unit {
   ByName constants_;
 };
 
+// The number of logits of a position; 0: a loss.
+int64_t WidthOf(const exported::TensorShape& output) {
+  return output.dimensions.empty() ? 0 : output.dimensions.back().size.value_or(0);
+}
+
+// Says why a model cannot continue sequences. Empty: it can.
+std::string WhyNotContinued(const InputSpec& input, std::optional<bool> causal) {
+  if (input.own_loss) {
+    return "it returns its loss; expected a model that returns logits (exported without `labels`)";
+  }
+  if (input.kind != InputSpec::Kind::kTokens) {
+    return "expected one input of tokens, and logits over a vocabulary for each";
+  }
+  if (!causal.has_value()) {
+    return "it is not known whether its logits depend on later tokens; export it again, with an "
+           "example of different tokens";
+  }
+  return *causal ? ""
+                 : "its logits depend on later tokens; expected a model that does not see them";
+}
+
 class ExportedModel : public Model {
  public:
   ExportedModel(std::string who, std::unique_ptr<Unit> root, InputSpec input, const Folder& folder)
@@ -136,7 +160,14 @@ class ExportedModel : public Model {
         precisions_(folder.manifest.precisions),
         ties_(folder.manifest.ties),
         config_(folder.config),
-        hash_(folder.hash) {
+        hash_(folder.hash),
+        why_no_continuation_(WhyNotContinued(input_, folder.manifest.causal)),
+        sequences_{.vocabulary = WidthOf(folder.manifest.output)} {
+    if (folder.manifest.sequence.has_value()) {
+      sequences_.shortest = folder.manifest.sequence->least;
+    } else {
+      sequences_.length = input_.context;
+    }
     for (const StateTensor& one : folder.manifest.parameters) source_order_.push_back(one.name);
   }
 
@@ -152,6 +183,11 @@ class ExportedModel : public Model {
                      ", for which the model was exported, found ", precision,
                      "; export it with precision=\"", precision, "\""));
   }
+
+  std::optional<Continuation> continuation() const override {
+    return why_no_continuation_.empty() ? std::optional<Continuation>(sequences_) : std::nullopt;
+  }
+  std::string WhyNoContinuation() const override { return why_no_continuation_; }
 
   absl::Status SetLoss(const LossOptions& loss) override {
     if (!input_.own_loss) return Model::SetLoss(loss);
@@ -193,6 +229,8 @@ class ExportedModel : public Model {
   const std::map<std::string, std::string> ties_;
   const std::string config_;
   const std::string hash_;
+  const std::string why_no_continuation_;  // empty: the model continues sequences
+  WholeSequences sequences_;
   std::vector<std::string> source_order_;
 };
 
@@ -201,9 +239,9 @@ ByName MakeTensors(const Folder& folder) {
   ByName tensors;
   DeferredValues* const deferred = DeferredValues::Current();
   const auto reader = [&](const StateTensor& one) {
-    return [file = folder.weights, entry = folder.weights->Find(one.name), type = one.type](
+    return [weights = folder.weights, stored = folder.weights->Find(one.name), type = one.type](
                int64_t begin, int64_t end) {
-      return exported::ReadRange(*file, *entry, type, begin, end);
+      return exported::ReadRange(*stored, type, begin, end);
     };
   };
   const auto whole = [&](const StateTensor& one) {
@@ -221,9 +259,11 @@ ByName MakeTensors(const Folder& folder) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Model>> CreateExported(const std::string& path) {
+absl::StatusOr<std::unique_ptr<Model>> CreateExported(const std::string& path, int64_t context) {
   const std::string who = absl::StrCat("exported ", path);
   ASSIGN_OR_RETURN(Folder folder, exported::OpenFolder(path));
+  const bool any_length = exported::HasFreeLength(folder.manifest.output);
+  RETURN_IF_ERROR(Annotate(exported::SetContext(context, &folder.manifest), who));
   auto input = exported::InputOf(folder.manifest);
   if (!input.ok()) return Annotate(input.status(), who);
   ByName tensors;
@@ -241,7 +281,7 @@ absl::StatusOr<std::unique_ptr<Model>> CreateExported(const std::string& path) {
   for (const auto& one : folder.manifest.output.dimensions) result.push_back(one.size.value_or(0));
   auto program = std::make_shared<const Program>(
       Program{who, std::move(folder.train), std::move(folder.evaluate), std::move(folder.constants),
-              std::move(row), std::move(result)});
+              std::move(row), std::move(result), any_length});
   auto root = std::make_unique<ExportedUnit>(std::move(program), 0, tensors);
   for (const StateTensor& one : folder.manifest.parameters) {
     tensors.at(one.name).requires_grad_(one.trainable);

@@ -1,5 +1,8 @@
 #include "worker/models/exported/folder.h"
 
+#include <unistd.h>
+
+#include <optional>
 #include <utility>
 
 #include "ATen/ops/empty.h"
@@ -81,18 +84,32 @@ absl::StatusOr<Graph> OpenGraph(const std::string& path, const Manifest& manifes
   return graph;
 }
 
-absl::Status CheckWeights(const safetensors::File& file, const std::vector<StateTensor>& tensors) {
+// Returns the path of the values: the index of several files if there is one, otherwise one file.
+std::string PathOfWeights(const std::string& folder) {
+  const std::string index = files::JoinPath(folder, "model.safetensors.index.json");
+  if (access(index.c_str(), F_OK) == 0) return index;
+  return files::JoinPath(folder, "model.safetensors");
+}
+
+// Numbers in half precision become float32.
+bool Fits(std::optional<c10::ScalarType> found, c10::ScalarType expected) {
+  return found == expected ||
+         (expected == at::kFloat && (found == at::kHalf || found == at::kBFloat16));
+}
+
+absl::Status CheckWeights(const std::string& path, const Weights& weights,
+                          const std::vector<StateTensor>& tensors) {
   for (const StateTensor& one : tensors) {
-    const safetensors::Entry* entry = file.Find(one.name);
-    if (entry == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(file.path(), ": has no '", Shown(one.name), "'"));
+    const safetensors::StoredTensor* stored = weights.Find(one.name);
+    if (stored == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": has no '", Shown(one.name), "'"));
     }
-    if (entry->shape != one.shape || ScalarTypeOf(entry->dtype) != one.type) {
+    const safetensors::Entry& entry = *stored->entry;
+    if (entry.shape != one.shape || !Fits(ScalarTypeOf(entry.dtype), one.type)) {
       return absl::InvalidArgumentError(absl::StrCat(
-          file.path(), ": '", Shown(one.name), "': expected ", c10::toString(one.type), " ",
-          safetensors::ShapeString(one.shape), " as in manifest.json, found ",
-          safetensors::Name(entry->dtype), " ", safetensors::ShapeString(entry->shape)));
+          stored->file->path(), ": '", Shown(one.name), "': expected ", c10::toString(one.type),
+          " ", safetensors::ShapeString(one.shape), " as in manifest.json, found ",
+          safetensors::Name(entry.dtype), " ", safetensors::ShapeString(entry.shape)));
     }
   }
   return absl::OkStatus();
@@ -113,15 +130,25 @@ absl::Status ReadConfig(const std::string& path, std::string* config) {
 
 }  // namespace
 
-at::Tensor ReadRange(const safetensors::File& file, const safetensors::Entry& entry,
-                     c10::ScalarType type, int64_t begin, int64_t end) {
-  if (const absl::Status status = file.mapped().CheckNotShrunk(); !status.ok()) {
+Weights::Weights(safetensors::TensorSet files) : files_(std::move(files)) {
+  for (const safetensors::StoredTensor& one : files_.tensors()) by_name_.emplace(one.name(), one);
+}
+
+const safetensors::StoredTensor* Weights::Find(const std::string& name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : &found->second;
+}
+
+at::Tensor ReadRange(const safetensors::StoredTensor& tensor, c10::ScalarType type, int64_t begin,
+                     int64_t end) {
+  if (const absl::Status status = tensor.file->mapped().CheckNotShrunk(); !status.ok()) {
     throw ModelError(std::string(status.message()));
   }
-  at::Tensor tensor = at::empty({end - begin}, at::TensorOptions().dtype(type));
-  const size_t size = safetensors::ElementSize(entry.dtype);
-  device::CopyFromHost(tensor, 0, file.data(entry) + begin * size, (end - begin) * size);
-  return tensor;
+  const c10::ScalarType stored = *ScalarTypeOf(tensor.entry->dtype);
+  at::Tensor values = at::empty({end - begin}, at::TensorOptions().dtype(stored));
+  const size_t size = safetensors::ElementSize(tensor.entry->dtype);
+  device::CopyFromHost(values, 0, tensor.data() + begin * size, (end - begin) * size);
+  return values.to(type);
 }
 
 absl::StatusOr<Folder> OpenFolder(const std::string& path) {
@@ -132,11 +159,11 @@ absl::StatusOr<Folder> OpenFolder(const std::string& path) {
   auto read = ReadManifest(manifest);
   if (!read.ok()) return Annotate(read.status(), manifest_path);
   folder.manifest = *std::move(read);
-  ASSIGN_OR_RETURN(safetensors::File weights,
-                   safetensors::File::Open(files::JoinPath(path, "model.safetensors")));
-  folder.weights = std::make_shared<const safetensors::File>(std::move(weights));
-  RETURN_IF_ERROR(CheckWeights(*folder.weights, folder.manifest.parameters));
-  RETURN_IF_ERROR(CheckWeights(*folder.weights, folder.manifest.buffers));
+  const std::string weights = PathOfWeights(path);
+  ASSIGN_OR_RETURN(safetensors::TensorSet files, safetensors::TensorSet::Open(weights));
+  folder.weights = std::make_shared<const Weights>(std::move(files));
+  RETURN_IF_ERROR(CheckWeights(weights, *folder.weights, folder.manifest.parameters));
+  RETURN_IF_ERROR(CheckWeights(weights, *folder.weights, folder.manifest.buffers));
   ASSIGN_OR_RETURN(const safetensors::File constants,
                    safetensors::File::Open(files::JoinPath(path, "constants.safetensors")));
   RETURN_IF_ERROR(CheckSize(constants.path(), constants.mapped().size(), kLargestConstants));
@@ -152,7 +179,7 @@ absl::StatusOr<Folder> OpenFolder(const std::string& path) {
     int64_t elements = 1;
     for (const int64_t size : entry.shape) elements *= size;
     folder.constants[entry.name] =
-        ReadRange(constants, entry, *type, 0, elements).view(entry.shape);
+        ReadRange({&constants, &entry}, *type, 0, elements).view(entry.shape);
     names.push_back(entry.name);
   }
   ASSIGN_OR_RETURN(folder.train, OpenGraph(files::JoinPath(path, "train.json"), folder.manifest,

@@ -11,17 +11,30 @@
 
 #include "ATen/core/Tensor.h"
 #include "absl/status/statusor.h"
-#include "common/safetensors/safetensors.h"
+#include "common/safetensors/tensor_set.h"
 #include "worker/models/exported/graph.h"
 #include "worker/models/exported/manifest.h"
 
 namespace muster::models::exported {
 
+// The values of parameters and buffers, in one file or in several that an index names.
+class Weights {
+ public:
+  explicit Weights(safetensors::TensorSet files);
+
+  // Returns null if there is no tensor of this name. Valid as long as this object.
+  const safetensors::StoredTensor* Find(const std::string& name) const;
+
+ private:
+  const safetensors::TensorSet files_;
+  std::map<std::string, safetensors::StoredTensor> by_name_;
+};
+
 struct Folder {
   Manifest manifest;
   Graph train;
   Graph evaluate;
-  std::shared_ptr<const safetensors::File> weights;
+  std::shared_ptr<const Weights> weights;
   std::map<std::string, at::Tensor> constants;
   // The hash of the manifest, the graphs and the constants.
   std::string hash;
@@ -33,10 +46,10 @@ struct Folder {
 // names the file.
 absl::StatusOr<Folder> OpenFolder(const std::string& path);
 
-// Returns the elements [begin, end) of a tensor of this type, as a flat tensor in new memory.
-// Throws ModelError if the file has shrunk.
-at::Tensor ReadRange(const safetensors::File& file, const safetensors::Entry& entry,
-                     c10::ScalarType type, int64_t begin, int64_t end);
+// Returns the elements [begin, end) of a tensor, converted to this type, as a flat tensor in new
+// memory. Throws ModelError if the file has shrunk.
+at::Tensor ReadRange(const safetensors::StoredTensor& tensor, c10::ScalarType type, int64_t begin,
+                     int64_t end);
 
 }  // namespace muster::models::exported
 

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "ATen/core/grad_mode.h"
@@ -114,6 +116,33 @@ TEST_F(FolderTest, IsAModelWithUnitsNamesAndFrozenParameters) {
   EXPECT_TRUE(parameters[1].tensor.grad().defined());
 }
 
+// A large model is exported into several files; those of others may be in half precision.
+TEST_F(FolderTest, ValuesMayBeInSeveralFilesAndInHalfPrecision) {
+  WriteAll();
+  std::string data;
+  for (int i = 0; i < 6; ++i) {
+    const auto value = static_cast<float>(i);
+    data.append(reinterpret_cast<const char*>(&value) + 2, 2);  // the upper half is a bfloat16
+  }
+  const auto plan = safetensors::Plan({{"fc.weight", safetensors::DType::kBF16, {2, 3}}}, {});
+  Write("model-00001-of-00002.safetensors", plan->prefix + data);
+  Write("model-00002-of-00002.safetensors", Safetensors({{"scale", {2}}}));
+  const json index = {{"weight_map",
+                       {{"fc.weight", "model-00001-of-00002.safetensors"},
+                        {"scale", "model-00002-of-00002.safetensors"}}}};
+  Write("model.safetensors.index.json", index.dump());
+  Write("model.safetensors", "not used");
+  const auto model = CreateExported(dir_.path());
+  ASSERT_TRUE(model.ok()) << model.status();
+  const at::Tensor weight = (*model)->Parameters()[1].tensor;
+  EXPECT_TRUE(weight.detach().equal(at::tensor({0., 1., 2., 3., 4., 5.}, at::kFloat).view({2, 3})));
+  json outside = index;
+  outside["weight_map"]["scale"] = "../model.safetensors";
+  Write("model.safetensors.index.json", outside.dump());
+  EXPECT_THAT(std::string(CreateExported(dir_.path()).status().message()),
+              HasSubstr("../model.safetensors"));
+}
+
 TEST_F(FolderTest, ValuesStayInTheFileUntilTheyAreNeeded) {
   WriteAll();
   DeferredValues deferred;
@@ -138,20 +167,11 @@ TEST_F(FolderTest, RefusesWhatIsWrongByName) {
       {"format", [&] { manifest_["format"] = 9; }, "manifest.json: format: expected 2, found 9"},
       {"no-inputs", [&] { manifest_["inputs"] = json::array(); },
        "inputs: expected one or more, found none"},
-      {"input-without-a-batch",
-       [&] {
-         manifest_["inputs"][0]["shape"] = {2, 3};
-       },
+      {"input-without-a-batch", [&] { manifest_["inputs"][0]["shape"] = {2, 3}; },
        "'x': expected \"batch\" as the first dimension"},
-      {"negative-size",
-       [&] {
-         manifest_["parameters"][0]["shape"] = {-2, 3};
-       },
+      {"negative-size", [&] { manifest_["parameters"][0]["shape"] = {-2, 3}; },
        "shape: expected sizes, found -2"},
-      {"huge-size",
-       [&] {
-         manifest_["parameters"][0]["shape"] = {int64_t{1} << 62, 3};
-       },
+      {"huge-size", [&] { manifest_["parameters"][0]["shape"] = {int64_t{1} << 62, 3}; },
        "expected Float [4611686018427387904, 3] as in manifest.json, found F32 [2, 3]"},
       {"two-parameters-of-a-name", [&] { manifest_["parameters"][1]["name"] = "fc.weight"; },
        "'fc.weight': expected a name of its own"},
@@ -159,25 +179,15 @@ TEST_F(FolderTest, RefusesWhatIsWrongByName) {
        "has the unit 'other', which does not exist"},
       {"half-precision", [&] { manifest_["parameters"][0]["dtype"] = "float16"; },
        "'fc.weight': expected float32, found float16"},
-      {"two-units-of-a-name",
-       [&] {
-         manifest_["units"] = {"fc", "fc"};
-       },
-       "has 'fc' twice"},
+      {"two-units-of-a-name", [&] { manifest_["units"] = {"fc", "fc"}; }, "has 'fc' twice"},
       {"no-parameters", [&] { manifest_["parameters"] = json::array(); },
        "parameters: expected one or more, found none"},
       {"tie-to-nothing", [&] { manifest_["ties"]["head.weight"] = "other"; },
        "ties: 'head.weight': expected another name of a tensor"},
-      {"another-shape",
-       [&] {
-         weights_ = Safetensors({{"fc.weight", {3, 2}}, {"scale", {2}}});
-       },
+      {"another-shape", [&] { weights_ = Safetensors({{"fc.weight", {3, 2}}, {"scale", {2}}}); },
        "model.safetensors: 'fc.weight': expected Float [2, 3] as in manifest.json, found F32 "
        "[3, 2]"},
-      {"weights-of-another-model",
-       [&] {
-         weights_ = Safetensors({{"other", {2, 3}}});
-       },
+      {"weights-of-another-model", [&] { weights_ = Safetensors({{"other", {2, 3}}}); },
        "model.safetensors: has no 'fc.weight'"},
       {"two-inputs-of-a-name", [&] { manifest_["inputs"].push_back(manifest_["inputs"][0]); },
        "inputs: has 'x' twice"},
@@ -190,11 +200,23 @@ TEST_F(FolderTest, RefusesWhatIsWrongByName) {
       {"a-range-without-numbers", [&] { manifest_["inputs"][0]["below"] = 0; },
        "inputs: 'x': below: expected 1 or more, found 0"},
       {"no-precisions", [&] { manifest_.erase("precisions"); }, "has no 'precisions'"},
-      {"logits-of-any-size",
+      {"logits-of-any-size", [&] { manifest_["output"]["shape"] = {"batch", "sequence", 2}; },
+       "output: shape: expected \"sequence\" only if the first input has it, too"},
+      {"a-length-without-range", [&] { manifest_["inputs"][0]["shape"] = {"batch", "sequence"}; },
+       "sequence: expected the range of the free dimensions"},
+      {"a-range-without-free-length", [&] { manifest_["sequence"] = {{"example", 3}, {"min", 2}}; },
+       "sequence: expected a length within its range, for a dimension \"sequence\""},
+      {"an-example-outside-of-the-range",
        [&] {
-         manifest_["output"]["shape"] = {"batch", "sequence", 2};
+         manifest_["inputs"][0]["shape"] = {"batch", "sequence"};
+         manifest_["sequence"] = {{"example", 8}, {"min", 2}, {"max", 7}};
        },
-       "output: expected a shape of which only the number of samples is free"},
+       "sequence: expected a length within its range"},
+      {"a-free-length-in-the-third-place",
+       [&] { manifest_["inputs"][0]["shape"] = {"batch", 3, "sequence"}; },
+       "shape: expected a size, \"batch\", or \"sequence\" as the second size, found 'sequence'"},
+      {"a-causal-that-is-a-number", [&] { manifest_["output"]["causal"] = 1; },
+       "output: causal: expected true or false, found 1"},
       {"loss-without-terms",
        [&] {
          manifest_["output"] = {{"kind", "loss"}, {"dtype", "float32"}, {"shape", json::array()}};
@@ -221,7 +243,7 @@ TEST_F(FolderTest, RefusesWhatIsWrongByName) {
       {"another-type-of-output", [&] { manifest_["output"]["dtype"] = "float64"; },
        "output: expected float32, found Double"},
       {"another-word-for-a-size", [&] { manifest_["inputs"][0]["shape"][1] = "width"; },
-       "shape: expected a size, \"batch\" or \"sequence\", found 'width'"},
+       "shape: expected a size, \"batch\", or \"sequence\" as the second size, found 'width'"},
       {"graph-of-another-model", [&] { graph_["units"][1]["name"] = "other"; },
        "train.json: expected the 2 units of the manifest, found 2 without 'fc'"},
   };
@@ -235,6 +257,84 @@ TEST_F(FolderTest, RefusesWhatIsWrongByName) {
     EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument) << one.name;
     EXPECT_THAT(std::string(model.status().message()), HasSubstr(one.expected)) << one.name;
   }
+}
+
+// Makes the model return a row of `fc.weight` for each token of a sequence.
+class SequencesTest : public FolderTest {
+ protected:
+  SequencesTest() {
+    manifest_["inputs"] = {
+        {{"name", "ids"}, {"dtype", "int64"}, {"shape", {"batch", "sequence"}}, {"below", 4}}};
+    manifest_["output"]["shape"] = {"batch", "sequence", 4};
+    manifest_["output"]["causal"] = true;
+    manifest_["sequence"] = {{"example", 6}, {"min", 2}, {"max", 10}};
+    manifest_["parameters"][0]["shape"] = {4, 4};
+    manifest_["parameters"][1]["shape"] = {4};
+    weights_ = Safetensors({{"fc.weight", {4, 4}}, {"scale", {4}}});
+    graph_["units"][1]["nodes"] = {json::parse(R"({"op": "aten.embedding.default", "in": "fc",
+        "out": ["linear"], "args": {"weight": {"parameter": "fc.weight"},
+        "indices": {"value": "x"}, "padding_idx": -1, "scale_grad_by_freq": false,
+        "sparse": false}})")};
+  }
+
+  absl::StatusOr<std::unique_ptr<Model>> Create(int64_t context) {
+    WriteAll();
+    return CreateExported(dir_.path(), context);
+  }
+};
+
+TEST_F(SequencesTest, TheJobChoosesTheLengthOfSamples) {
+  EXPECT_EQ((*Create(0))->Input().context, 6) << "that of the example";
+  const auto model = Create(9);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->Input().context, 9);
+  EXPECT_EQ((*model)->Input().vocab_size, 4);
+  ForwardContext context(Mode::kTrain, MakeGenerator(0));
+  for (const int64_t length : {2, 9}) {
+    const at::Tensor tokens = at::ones({3, length}, at::kLong);
+    EXPECT_EQ((*model)->Logits(tokens, context).sizes(), at::IntArrayRef({3, length, 4}));
+  }
+  EXPECT_THAT(std::string(Create(11).status().message()),
+              HasSubstr("context: expected 2 to 10, for which the model was exported, found 11"));
+  manifest_["sequence"].erase("max");
+  EXPECT_TRUE(Create(1000000).ok());
+  EXPECT_THAT(std::string(Create(1).status().message()),
+              HasSubstr("context: expected 2 or more, for which the model was exported, found 1"));
+}
+
+TEST_F(SequencesTest, OneLengthCannotBeReplaced) {
+  manifest_["inputs"][0]["shape"][1] = 6;
+  manifest_["output"]["shape"][1] = 6;
+  manifest_.erase("sequence");
+  EXPECT_THAT(std::string(Create(6).status().message()),
+              HasSubstr("context: found 6, but the length of the model's inputs is not free"));
+  const auto model = Create(0);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(std::get<WholeSequences>(*(*model)->continuation()).length, 6);
+}
+
+TEST_F(SequencesTest, AModelContinuesSequencesIfItIsCausal) {
+  const auto causal = Create(0);
+  ASSERT_TRUE(causal.ok()) << causal.status();
+  const auto sequences = std::get<WholeSequences>(*(*causal)->continuation());
+  EXPECT_EQ(sequences.vocabulary, 4);
+  EXPECT_EQ(sequences.length, std::nullopt);
+  EXPECT_EQ(sequences.shortest, 2);
+  manifest_["output"]["causal"] = false;
+  const auto other = Create(0);
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_FALSE((*other)->continuation().has_value());
+  EXPECT_THAT((*other)->WhyNoContinuation(), HasSubstr("its logits depend on later tokens"));
+  manifest_["output"].erase("causal");
+  EXPECT_THAT((*Create(0))->WhyNoContinuation(),
+              HasSubstr("export it again, with an example of different tokens"));
+}
+
+TEST_F(FolderTest, OnlyALanguageModelContinuesSequences) {
+  WriteAll();
+  const auto model = CreateExported(dir_.path());
+  EXPECT_FALSE((*model)->continuation().has_value());
+  EXPECT_THAT((*model)->WhyNoContinuation(), HasSubstr("expected one input of tokens"));
 }
 
 // Makes the model return the cross entropy of its logits and of the input `labels`.

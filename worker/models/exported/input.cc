@@ -1,5 +1,6 @@
 #include "worker/models/exported/input.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -20,9 +21,7 @@ absl::StatusOr<std::vector<int64_t>> SizesOfSample(const std::string& who,
   int64_t elements = 1;
   for (size_t i = 1; i < shape.dimensions.size(); ++i) {
     if (!shape.dimensions[i].size.has_value()) {
-      return Wrong(absl::StrCat(who,
-                                ": expected a shape of which only the number of samples is "
-                                "free"));
+      return Wrong(absl::StrCat(who, ": expected numbers as the sizes of a sample"));
     }
     sizes.push_back(*shape.dimensions[i].size);
     if (sizes.back() < 1 || __builtin_mul_overflow(elements, sizes.back(), &elements)) {
@@ -97,8 +96,10 @@ absl::StatusOr<InputSpec> InputOf(const Manifest& manifest) {
   if (spec.arrays.size() > 1) return spec;
   const InputArray& only = spec.arrays[0];
   if (only.type == at::kLong && only.shape.size() == 1 && spec.target_shape == only.shape) {
-    return InputSpec{
-        .kind = InputSpec::Kind::kTokens, .vocab_size = spec.classes, .context = only.shape[0]};
+    // A vocabulary may be padded in the logits alone.
+    return InputSpec{.kind = InputSpec::Kind::kTokens,
+                     .vocab_size = std::min(spec.classes, only.below.value_or(spec.classes)),
+                     .context = only.shape[0]};
   }
   if (only.type == at::kFloat && !only.shape.empty() && spec.target_shape.empty()) {
     return InputSpec{

@@ -35,6 +35,9 @@ TEST(InputTest, OneInputOfTokensOrRowsTakesTheDataOfBuiltInModels) {
   EXPECT_EQ(tokens->kind, Kind::kTokens);
   EXPECT_EQ(tokens->context, 12);
   EXPECT_EQ(tokens->vocab_size, 61);
+  TensorShape few = Sized("ids", at::kLong, {12});
+  few.below = 50;
+  EXPECT_EQ(InputOf(WithLogits({few}, {12, 61}))->vocab_size, 50) << "the model takes no others";
   const auto rows = InputOf(WithLogits({Sized("x", at::kFloat, {3, 4})}, {5}));
   ASSERT_TRUE(rows.ok()) << rows.status();
   EXPECT_EQ(rows->kind, Kind::kRows);
@@ -86,7 +89,7 @@ TEST(InputTest, WhatNoDataSetFitsIsRefused) {
     Manifest manifest;
     const char* expected;
   } cases[] = {
-      {free, "inputs: 'x': expected a shape of which only the number of samples is free"},
+      {free, "inputs: 'x': expected numbers as the sizes of a sample"},
       {WithLogits({Sized("x", at::kFloat, {int64_t{1} << 40, int64_t{1} << 40})}, {2}),
        "as many as int64 can count"},
       {WithLogits({Sized("x", at::kFloat, {0})}, {2}), "expected sizes from 1 on"},

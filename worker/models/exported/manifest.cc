@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
 #include "worker/models/exported/argument.h"
@@ -32,17 +33,22 @@ absl::StatusOr<TensorShape> ReadShape(const json& object) {
   ASSIGN_OR_RETURN(const json* list, List(object, "shape"));
   for (const json& one : *list) {
     Dimension dimension;
-    if (one == "batch" || one == "sequence") {
-      dimension.is_batch = one == "batch";
+    if (one == "batch") {
+      dimension.is_batch = true;
+    } else if (one == "sequence" && shape.dimensions.size() == 1) {
+      // A free length, which is the second size of a tensor.
     } else if (one.is_number_unsigned() && one.get<uint64_t>() <= INT64_MAX) {
       dimension.size = one.get<int64_t>();
     } else {
-      return Annotate(Expected("a size, \"batch\" or \"sequence\"", one), "shape");
+      return Annotate(Expected("a size, \"batch\", or \"sequence\" as the second size", one),
+                      "shape");
     }
     shape.dimensions.push_back(dimension);
   }
   return shape;
 }
+
+bool IsFree(const Dimension& one) { return !one.size.has_value() && !one.is_batch; }
 
 class ManifestReader {
  public:
@@ -58,6 +64,14 @@ class ManifestReader {
     }
     manifest_.returns_loss = kind == "loss";
     if (manifest_.returns_loss) RETURN_IF_ERROR(ReadTerms(*output));
+    if (output->contains("causal")) {
+      const json& causal = output->at("causal");
+      if (!causal.is_boolean()) {
+        return Annotate(Expected("true or false", causal), "output: causal");
+      }
+      manifest_.causal = causal.get<bool>();
+    }
+    RETURN_IF_ERROR(ReadSequence(file));
     ASSIGN_OR_RETURN(const json* precisions, List(file, "precisions"));
     for (const json& one : *precisions) {
       if (!one.is_string()) return Annotate(Expected("names", one), "precisions");
@@ -118,6 +132,33 @@ class ManifestReader {
     if (manifest_.inputs.empty()) {
       return absl::InvalidArgumentError("inputs: expected one or more, found none");
     }
+    return absl::OkStatus();
+  }
+
+  // There is a range for the free dimensions exactly if there are such dimensions.
+  absl::Status ReadSequence(const json& file) {
+    const bool free = absl::c_any_of(manifest_.inputs, HasFreeLength);
+    if (HasFreeLength(manifest_.output) && !HasFreeLength(manifest_.inputs[0])) {
+      return absl::InvalidArgumentError(
+          "output: shape: expected \"sequence\" only if the first input has it, too");
+    }
+    if (!file.contains("sequence")) {
+      if (!free) return absl::OkStatus();
+      return absl::InvalidArgumentError("sequence: expected the range of the free dimensions");
+    }
+    ASSIGN_OR_RETURN(const json* range, Object(file, "sequence"));
+    SequenceLength length;
+    ASSIGN_OR_RETURN(length.example, Integer(*range, "example"));
+    ASSIGN_OR_RETURN(length.least, Integer(*range, "min"));
+    if (range->contains("max")) {
+      ASSIGN_OR_RETURN(length.most, Integer(*range, "max"));
+    }
+    const int64_t most = length.most.value_or(INT64_MAX);
+    if (!free || length.least < 1 || length.example < length.least || length.example > most) {
+      return absl::InvalidArgumentError(
+          "sequence: expected a length within its range, for a dimension \"sequence\"");
+    }
+    manifest_.sequence = length;
     return absl::OkStatus();
   }
 
@@ -182,6 +223,34 @@ class ManifestReader {
 
 }  // namespace
 
+bool HasFreeLength(const TensorShape& shape) { return absl::c_any_of(shape.dimensions, IsFree); }
+
 absl::StatusOr<Manifest> ReadManifest(const json& file) { return ManifestReader().Read(file); }
+
+absl::Status SetContext(int64_t context, Manifest* manifest) {
+  if (!manifest->sequence.has_value()) {
+    if (context == 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("context: found ", context,
+                     ", but the length of the model's inputs is not free; leave context out, or "
+                     "export the model with dynamic={\"sequence\": True}"));
+  }
+  const SequenceLength& length = *manifest->sequence;
+  const int64_t chosen = context > 0 ? context : length.example;
+  if (chosen < length.least || chosen > length.most.value_or(INT64_MAX)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "context: expected ", length.least,
+        length.most.has_value() ? absl::StrCat(" to ", *length.most) : std::string(" or more"),
+        ", for which the model was exported, found ", chosen));
+  }
+  const auto set = [chosen](TensorShape& shape) {
+    for (Dimension& one : shape.dimensions) {
+      if (IsFree(one)) one.size = chosen;
+    }
+  };
+  for (TensorShape& one : manifest->inputs) set(one);
+  set(manifest->output);
+  return absl::OkStatus();
+}
 
 }  // namespace muster::models::exported

@@ -16,7 +16,8 @@
 
 namespace muster::models::exported {
 
-// A dimension of an input or of the output. No size: the number of samples, or a free length.
+// A dimension of an input or of the output. No size: the number of samples, or the free length of
+// sequences, which is the same in all inputs.
 struct Dimension {
   std::optional<int64_t> size;
   bool is_batch = false;
@@ -28,6 +29,13 @@ struct TensorShape {
   std::vector<Dimension> dimensions;
   // An input of whole numbers: each is in [0, below), if the exporter knows it.
   std::optional<int64_t> below;
+};
+
+// The free length of sequences.
+struct SequenceLength {
+  int64_t example = 0;  // the length in the example of the export
+  int64_t least = 1;
+  std::optional<int64_t> most;
 };
 
 // What a loss is the mean of.
@@ -49,7 +57,11 @@ struct Manifest {
   std::vector<TensorShape> inputs;
   TensorShape output;
   bool returns_loss = false;
-  LossTerms terms;                 // only of a loss
+  LossTerms terms;  // only of a loss
+  // Logits [batch, context, vocabulary]: those of a token do not depend on later tokens.
+  std::optional<bool> causal;  // absent: not known
+  // Present if a dimension has a free length.
+  std::optional<SequenceLength> sequence;
   // The precisions of jobs for which the graphs hold: "float32", "bfloat16", "float16".
   std::vector<std::string> precisions;
   std::vector<UnitTensors> units;  // the root first
@@ -59,9 +71,16 @@ struct Manifest {
   std::map<std::string, std::string> ties;
 };
 
+// Returns whether a dimension has a free length.
+bool HasFreeLength(const TensorShape& shape);
+
 // Reads the contents of manifest.json. INVALID_ARGUMENT with the place, what was expected and what
 // was found: another format, names that stand twice, tensors of unknown units or types.
 absl::StatusOr<Manifest> ReadManifest(const nlohmann::json& file);
+
+// Gives the free dimensions the length `context`. 0: the length in the example. INVALID_ARGUMENT:
+// the length is outside of the model's range, or the model's length is not free.
+absl::Status SetContext(int64_t context, Manifest* manifest);
 
 }  // namespace muster::models::exported
 

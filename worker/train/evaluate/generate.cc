@@ -35,12 +35,17 @@ absl::Status CheckFinite(const models::GenerationRequest& request, const Complet
                            "generate: check the model's weights, and the precision it computes in");
 }
 
-models::GenerationRequest GenerationOf(const v1::SampleCommand& sample) {
+models::GenerationRequest GenerationOf(const v1::SampleCommand& sample, int64_t context) {
   models::GenerationRequest request{.prompts = {{sample.tokens().begin(), sample.tokens().end()}},
                                     .max_tokens = sample.max_tokens(),
                                     .sampling = {.seed = sample.seed()}};
   if (sample.has_temperature()) request.sampling.temperature = sample.temperature();
   if (sample.has_top_k()) request.sampling.top_k = sample.top_k();
+  if (sample.max_tokens() == 0) {
+    // Without room the prompt is refused for its length.
+    const int64_t room = std::max<int64_t>(1, context - sample.tokens_size());
+    request.max_tokens = std::min<int64_t>(room, sample.usual_tokens());
+  }
   return request;
 }
 
@@ -50,7 +55,7 @@ absl::StatusOr<Completions> Generate(const models::GenerationRequest& request, i
                                      models::Model& model, models::ForwardContext& context,
                                      c10::Device device, comm::Communicator& communicator) {
   RETURN_IF_ERROR(models::CheckGeneration(request, model));
-  const auto batches = models::BatchesOf(request, *model.key_values());
+  const auto batches = models::BatchesOf(request, *model.continuation());
   const auto ranks = static_cast<size_t>(communicator.world_size());
   Completions completions(request.prompts.size(),
                           std::vector<int64_t>(static_cast<size_t>(request.max_tokens), 0));
@@ -92,14 +97,16 @@ absl::StatusOr<std::vector<std::vector<int64_t>>> SessionGenerator::Generate(
 
 absl::Status SessionGenerator::CheckSample(const v1::SampleCommand& sample) const {
   const models::Model& model = deps_.live->model();
-  const absl::Status checked = models::CheckGeneration(GenerationOf(sample), model);
-  if (checked.ok() || model.key_values().has_value()) return checked;
+  const absl::Status checked =
+      models::CheckGeneration(GenerationOf(sample, model.Input().context), model);
+  if (checked.ok() || model.continuation().has_value()) return checked;
   return absl::FailedPreconditionError(checked.message());
 }
 
 absl::StatusOr<Generator::SampleMade> SessionGenerator::Sample(const v1::SampleCommand& sample) {
   deps_.reports->Progress("sampling");
-  const models::GenerationRequest request = GenerationOf(sample);
+  const models::GenerationRequest request =
+      GenerationOf(sample, deps_.live->model().Input().context);
   const auto made = Generate(request);
   // All ranks know that logits are not finite. Training has its own checks.
   if (absl::IsFailedPrecondition(made.status())) return SampleMade(made.status());

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/files/files.h"
 #include "common/jobspec/training_settings.h"
 #include "common/overloaded/overloaded.h"
 #include "common/status/status.h"
@@ -122,6 +123,11 @@ absl::StatusOr<checkpoint::ModelRecords> LiveState::Records(const checkpoint::St
                              trains_ ? deps_.trained->in_force() : none,
                              trains_ ? deps_.training->HasState() : none));
   if (records.first_weights.empty()) records.first_weights = deps_.first_weights;
+  // Beside an exported language model may lie its tokenizer and its settings for texts.
+  const v1::ModelSpec& spec = deps_.job->spec.model();
+  if (records.first_weights.empty() && spec.has_exported() && deps_.model->Input().vocab_size > 0) {
+    records.first_weights = files::JoinPath(spec.exported(), "model.safetensors");
+  }
   records.tokenizer = deps_.tokenizer;
   return records;
 }

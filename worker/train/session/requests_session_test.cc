@@ -216,6 +216,29 @@ TEST_F(RequestsTest, ATextIsMadeOfBytes) {
   EXPECT_FALSE(sampled.text.empty());
 }
 
+// The coordinator leaves the number of new tokens to the worker where it does not know the context.
+TEST_F(RequestsTest, TheUsualNumberOfTokensIsWhatTheContextHasRoomFor) {
+  const auto usual = [](const std::vector<uint32_t>& prompt, uint32_t most) {
+    Command command = PromptOf(prompt, 0);
+    command.mutable_sample()->set_usual_tokens(most);
+    return command;
+  };
+  Ask({{0, usual({0, 1, 4}, 64)},
+       {0, usual({0, 1, 4}, 2)},
+       {0, usual({0, 1, 2, 3, 4, 5, 6, 7}, 64)},
+       {0, usual({0}, 0)}});
+  Job job = SmallJob();
+  job.stages = {FitStage{1, 0}};
+  const auto run = Good(job);
+  EXPECT_THAT(SampleOf(*run, 1).tokens, SizeIs(5)) << "the context is 8";
+  EXPECT_THAT(SampleOf(*run, 2).tokens, SizeIs(2));
+  const auto ended = run->coordinator.ended();
+  EXPECT_THAT(std::string(ended.at(3).status.message()),
+              HasSubstr("expected at most 8 tokens (the model's context), found 8 and 1 new ones"));
+  EXPECT_THAT(std::string(ended.at(4).status.message()),
+              HasSubstr("max_tokens: expected at least 1, found 0"));
+}
+
 TEST_F(RequestsTest, WhatCannotBeGivenEndsTheCommandAndTrainingGoesOn) {
   Job job = SmallJob();
   job.model.loss = models::LossOptions{.ignore_index = 0};
