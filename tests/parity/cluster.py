@@ -106,11 +106,11 @@ class Cluster:
         """Submits the job (a dict in the job file's form) and returns at once."""
         job_file = self.folder / f"{job_id}.yaml"
         job_file.write_text(json.dumps(spec, indent=1))  # JSON is YAML
-        self._muster("submit", job_file, "--id", job_id)
+        self.ask("submit", job_file, "--id", job_id)
 
     def run_file(self, job_file, job_id):
         """Runs the job of a job file to its end; returns the Job, as run()."""
-        self._muster("submit", job_file, "--id", job_id)
+        self.ask("submit", job_file, "--id", job_id)
         return self.wait(job_id)
 
     def run(self, spec, job_id):
@@ -120,21 +120,21 @@ class Cluster:
 
     def wait(self, job_id):
         """Waits for a submitted job's end; returns the Job. JobFailed unless it SUCCEEDED."""
-        self._muster("wait", job_id, "--timeout", f"{bound(60):.0f}s", check=False)
+        self.ask("wait", job_id, "--timeout", f"{bound(60):.0f}s", check=False)
         job = self.job(job_id)
         if job["state"] != "SUCCEEDED":
             raise JobFailed(json.dumps(job, indent=1) + "\n" + self.log(job_id))
         return job
 
     def job(self, job_id):
-        return json.loads(self._muster("get", job_id, "-o", "json"))
+        return json.loads(self.ask("get", job_id, "-o", "json"))
 
     def stop(self, job_id):
-        self._muster("stop", job_id)
-        self._muster("wait", job_id, "--timeout", f"{bound(60):.0f}s", check=False)
+        self.ask("stop", job_id)
+        self.ask("wait", job_id, "--timeout", f"{bound(60):.0f}s", check=False)
 
     def log(self, job_id):
-        return self._muster("logs", job_id)
+        return self.ask("logs", job_id)
 
     def metrics(self, job_id):
         """StepMetrics of all steps, in step order."""
@@ -145,7 +145,7 @@ class Cluster:
 
     def entries(self, job_id):
         """StepMetrics of all steps and passes, in their order."""
-        text = self._muster("metrics", job_id, "-o", "json")
+        text = self.ask("metrics", job_id, "-o", "json")
         decoder, at, found = json.JSONDecoder(), 0, []
         while at < len(text):
             if text[at].isspace():
@@ -158,7 +158,8 @@ class Cluster:
     def losses(self, job_id):
         return [step["loss"] for step in self.metrics(job_id)]
 
-    def _muster(self, *arguments, check=True):
+    def ask(self, *arguments, check=True):
+        """Runs a command of `muster`, and returns what it prints."""
         done = subprocess.run(
             [self.programs / "muster", *map(str, arguments), "--address", self.address],
             stdout=subprocess.PIPE,

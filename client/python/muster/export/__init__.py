@@ -14,28 +14,38 @@ docs/reference/exported-format.md."""
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import inspect
-import itertools
+import json
 import os
 import pathlib
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from muster.export import _check, _folder, _loss, _trace, _units
+from muster.export import _adapter, _check, _examine, _folder, _trace, _weights
+from muster.export._adapter import adapter
 from muster.export._nodes import NotExportable
-from muster.export._units import Unit
 
-__all__ = ["NotExportable", "export"]
+__all__ = ["NotExportable", "adapter", "export"]
 
 # The types of inputs. Data sets of the worker have them.
 _TYPES = (torch.float32, torch.int64, torch.int32, torch.bool)
 
 
+@contextlib.contextmanager
+def _no_scopes() -> Iterator[None]:
+    """Leaves scopes around the export, which are not the model's."""
+    if torch.is_inference_mode_enabled():
+        raise NotExportable("torch.inference_mode is on; expected an export outside of it")
+    with torch.enable_grad(), torch.autocast("cpu", enabled=False):
+        yield
+
+
+@_no_scopes()
 def export(
     model: torch.nn.Module,
     example: torch.Tensor | Sequence[torch.Tensor] | Mapping[str, torch.Tensor],
@@ -44,6 +54,8 @@ def export(
     loss: Callable[..., torch.Tensor] | None = None,
     units: str | Iterable[str] = "auto",
     precision: str = "float32",
+    dynamic: Mapping[str, bool] | None = None,
+    tokenizer: Any = None,
     overwrite: bool = False,
 ) -> pathlib.Path:
     """Writes a model into a folder, with the graphs of its forward in training and in evaluation.
@@ -59,6 +71,10 @@ def export(
         (docs/how-to/own-model.md).
     precision: the `precision` of jobs: "float32", "bfloat16" or "float16". Jobs with another one
         can train the folder, too, if the model's graphs are the same there.
+    dynamic: {"sequence": True} leaves the length of sequences free, which is the second dimension
+        of the first input and of inputs that are as long. Jobs choose it (`model.context`).
+    tokenizer: of transformers. Its files come into the folder, and into the folders that
+        `muster consolidate` makes of the trained model.
     overwrite: replaces a folder that an earlier export wrote.
 
     A model that is in training keeps the modes of its modules in the graph of training: a BatchNorm
@@ -66,22 +82,12 @@ def export(
 
     The graphs run beside the model with several sizes of the batch, before anything is written.
     Raises NotExportable if they differ, or if something in the model cannot be exported."""
-    if torch.is_inference_mode_enabled():
-        raise NotExportable("torch.inference_mode is on; expected an export outside of it")
-    # Scopes around the export are not the model's.
-    with torch.enable_grad(), torch.autocast("cpu", enabled=False):
-        return _export(model, example, folder, loss, units, precision, overwrite)
-
-
-def _export(
-    model: torch.nn.Module,
-    example: Any,
-    folder: str | os.PathLike[str],
-    loss: Callable[..., torch.Tensor] | None,
-    units: str | Iterable[str],
-    precision: str,
-    overwrite: bool,
-) -> pathlib.Path:
+    dynamic = dict(dynamic or {})
+    if dynamic.keys() - {"batch", "sequence"} or not dynamic.get("batch", True):
+        raise NotExportable(
+            f"dynamic: found {dynamic}; expected \"sequence\", and the batch is always free"
+        )
+    any_length = dynamic.get("sequence", False)
     if precision not in _trace.PRECISIONS:
         raise NotExportable(
             f"precision: found '{precision}'; expected one of {', '.join(_trace.PRECISIONS)}"
@@ -92,106 +98,26 @@ def _export(
     _check.refuse_lost_gradients(model)
     state = _trace.State.of(model)
     _check_types(state)
+    described, config = _adapter.of_model(model), _folder.config_of(model)
     named = isinstance(example, Mapping)
     if loss is not None and not named:
         raise NotExportable("example: expected a dictionary, whose names `loss` uses")
-    forward = _trace.Forward(model, list(inputs), positional=not named, loss=loss)
-    graphs, traced, cutter = _graphs(forward, inputs, state, model, units, precision)
-    reference = {
-        name: [
-            _check.compare(
-                forward,
-                state,
-                graph,
-                _check.samples(inputs, batch),
-                training=name == "train",
-                precision=precision,
-            )
-            for batch in (1, 2, 5)
-        ]
-        for name, graph in graphs.items()
-    }
-    # A model whose graphs differ in one other precision is not tried in the next.
-    precisions = {precision} | set(
-        itertools.takewhile(
-            lambda other: _same(graphs, forward, inputs, state, model, units, other),
-            [one for one in _trace.PRECISIONS if one != precision],
-        )
-    )
-    terms = None if traced.output_shape else _loss.terms(forward, inputs)
-    manifest = _folder.manifest_of(state, inputs, traced, terms, cutter, precisions, reference)
-    for unit, reason in cutter.dissolved.items():
+    case = _examine.Case(inputs, not named, loss, units, precision, any_length)
+    found = _examine.examine(model, case)
+    for unit, reason in found.cutter.dissolved.items():
         print(f"muster.export: '{unit}' is no unit: {reason}", file=sys.stderr)
-    _folder.write(target, graphs, manifest, state, _folder.config_of(model))
+
+    def beside(made: pathlib.Path) -> None:
+        _weights.save(found.state, made)
+        if described is not None:
+            (made / _adapter.NAME).write_text(json.dumps(described, indent=1))
+        if tokenizer is not None:
+            tokenizer.save_pretrained(made)
+        if config:
+            _folder.write_settings_for_texts(model, made)
+
+    _folder.write(target, found, inputs, config, beside)
     return target
-
-
-def _graphs(
-    forward: _trace.Forward,
-    inputs: _trace.Inputs,
-    state: _trace.State,
-    model: torch.nn.Module,
-    units: str | Iterable[str],
-    precision: str,
-) -> tuple[dict[str, Any], _trace.Traced, _units.Cutter]:
-    """Returns the contents of train.json and evaluate.json by name, what was traced in training,
-    and the units. Adds to state.constants."""
-    several = _check.samples(inputs, max(3, len(next(iter(inputs.values())))))
-    traced = {
-        name: _trace.trace(
-            forward, several, state, training=name == "train", precision=precision
-        )
-        for name in ("train", "evaluate")
-    }
-    shapes = {name: one.output_shape for name, one in traced.items()}
-    if shapes["train"] != shapes["evaluate"]:
-        raise NotExportable(
-            f"the model returns another thing in training ({shapes['train']}) than in evaluation "
-            f"({shapes['evaluate']}); expected the same. A shape [] is a loss"
-        )
-    cutter = _units.Cutter(
-        _units.choose(model, units), [one.program for one in traced.values()]
-    )
-    graphs = {
-        name: {
-            "format": _folder.FORMAT,
-            "torch": torch.__version__,
-            "units": [_unit(one) for one in units_],
-        }
-        for name, units_ in zip(traced, cutter.cut(), strict=True)
-    }
-    return graphs, traced["train"], cutter
-
-
-def _same(
-    graphs: Mapping[str, Any],
-    forward: _trace.Forward,
-    inputs: _trace.Inputs,
-    state: _trace.State,
-    model: torch.nn.Module,
-    units: str | Iterable[str],
-    precision: str,
-) -> bool:
-    """Returns whether the model has the same graphs in another precision. Code that asks for the
-    type of a tensor has other ones."""
-    scratch = dataclasses.replace(state, constants=dict(state.constants))
-    try:
-        others, _, _ = _graphs(forward, inputs, scratch, model, units, precision)
-        for name, graph in graphs.items():
-            _check.compare(
-                forward,
-                state,
-                graph,
-                _check.samples(inputs, 2),
-                training=name == "train",
-                precision=precision,
-            )
-    except NotExportable:
-        return False
-    return others == graphs and all(
-        one.dtype == scratch.constants[name].dtype and torch.equal(one, scratch.constants[name])
-        for name, one in state.constants.items()
-    )
 
 
 def _inputs(model: torch.nn.Module, example: Any) -> _trace.Inputs:
@@ -245,12 +171,6 @@ def _check_types(state: _trace.State) -> None:
         )
     if not any(one.requires_grad for one in state.parameters.values()):
         raise NotExportable("the model has no parameter with requires_grad")
-
-
-def _unit(unit: Unit) -> dict[str, Any]:
-    return {
-        "name": unit.name, "inputs": unit.inputs, "nodes": unit.nodes, "outputs": unit.outputs
-    }
 
 
 class _Callable(types.ModuleType):

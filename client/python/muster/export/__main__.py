@@ -31,6 +31,13 @@ def main() -> int:
         help="the precision of jobs: float32 (default), bfloat16 or float16",
     )
     parser.add_argument(
+        "--dynamic",
+        choices=["sequence"],
+        action="append",
+        default=[],
+        help="leave the length of sequences free",
+    )
+    parser.add_argument(
         "--overwrite", action="store_true", help="replace what an earlier export wrote"
     )
     arguments = parser.parse_args()
@@ -47,6 +54,7 @@ def main() -> int:
             loss=loss[0] if loss else None,
             units=arguments.unit or "auto",
             precision=arguments.precision,
+            dynamic=dict.fromkeys(arguments.dynamic, True),
             overwrite=arguments.overwrite,
         )
     except (NotExportable, FileExistsError) as error:

@@ -156,11 +156,14 @@ def compare(
     *,
     training: bool,
     precision: str,
+    length: int | None = None,
 ) -> dict[str, Any]:
     """Runs the model and the graph with the same seed. Returns what was found, for the manifest.
-    Raises NotExportable with what differs."""
+    length: of the sequences, if it is free. Raises NotExportable with what differs."""
     buffers = {name: one.detach().clone() for name, one in state.buffers.items()}
     count = len(next(iter(inputs.values())))
+    told = f"{count} samples" + ("" if length is None else f" of the length {length}")
+    batch = {"samples": count} | ({} if length is None else {"length": length})
     with mode(forward.model, training), refusing_hooks():
         try:
             expected = _outcome(
@@ -171,8 +174,8 @@ def compare(
         except Exception as error:
             # BatchNorm, for example, takes no single sample in training.
             if count == 1:
-                return {"samples": 1, "model": str(error)}
-            raise NotExportable(f"the model itself fails with {count} samples: {error}") from error
+                return {**batch, "model": str(error)}
+            raise NotExportable(f"the model itself fails with {told}: {error}") from error
         finally:
             with torch.no_grad():
                 for name, buffer in state.buffers.items():
@@ -204,7 +207,7 @@ def compare(
     worst = max(differences, key=lambda one: math.inf if math.isnan(one[1]) else one[1])
     if not worst[1] <= _TOLERANCES[precision]:
         raise NotExportable(
-            f"in {'training' if training else 'evaluation'}, with {count} samples, {worst[0]} "
+            f"in {'training' if training else 'evaluation'}, with {told}, {worst[0]} "
             f"differs from the model's own by {worst[1]:.2g} of its largest number. The forward "
             "depends on something that torch.export does not see: a hook, a global variable, or "
             "values that were computed before"
@@ -213,7 +216,7 @@ def compare(
         float(one.double().pow(2).sum()) for one in found.gradients.values() if one is not None
     )
     return {
-        "samples": count,
+        **batch,
         "mean": float(expected.result.detach().double().mean()),
         "gradient_norm": norm**0.5,
         "difference": worst[1],

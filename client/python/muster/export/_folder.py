@@ -6,29 +6,21 @@ import copy
 import json
 import pathlib
 import shutil
+import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
-from muster.export._trace import PRECISIONS, Inputs, State, Traced, ranges
-from muster.export._units import Cutter
-
-# The version of the format. Equal to kFormat of worker/models/exported/graph.h.
-FORMAT = 2
+from muster.export._examine import FORMAT, Findings
+from muster.export._trace import PRECISIONS, Inputs, Lengths, ranges
 
 
-def manifest_of(
-    state: State,
-    inputs: Inputs,
-    traced: Traced,
-    terms: Mapping[str, Any] | None,
-    cutter: Cutter,
-    precisions: set[str],
-    reference: Mapping[str, Any],
-) -> dict[str, Any]:
+def _manifest_of(found: Findings, inputs: Inputs) -> dict[str, Any]:
     from muster._version import VERSION
+
+    state, traced, cutter = found.state, found.traced, found.cutter
 
     def tensors(kind: str, named: Mapping[str, torch.Tensor]) -> list[dict[str, Any]]:
         owners = cutter.owners[kind]
@@ -43,12 +35,14 @@ def manifest_of(
         one["trainable"] = state.parameters[one["name"]].requires_grad
     below = ranges(traced.program, state)
     output: dict[str, Any] = {
-        "kind": "logits" if terms is None else "loss",
+        "kind": "logits" if found.terms is None else "loss",
         "dtype": "float32",
         "shape": traced.output_shape,
     }
-    if terms is not None:
-        output["terms"] = terms
+    if found.terms is not None:
+        output["terms"] = found.terms
+    elif found.causal is not None:
+        output["causal"] = found.causal
     return {
         "format": FORMAT,
         "torch": torch.__version__,
@@ -61,13 +55,20 @@ def manifest_of(
             )
         ],
         "output": output,
-        "precisions": [one for one in PRECISIONS if one in precisions],
+        **({} if traced.lengths is None else {"sequence": _sequence(traced.lengths, inputs)}),
+        "precisions": [one for one in PRECISIONS if one in found.precisions],
         "units": cutter.units,
         "parameters": parameters,
         "buffers": tensors("buffer", state.buffers),
         "ties": state.ties,
-        "reference": reference,
+        "reference": found.reference,
     }
+
+
+def _sequence(lengths: Lengths, inputs: Inputs) -> dict[str, int]:
+    shortest, longest = lengths
+    found = {"example": next(iter(inputs.values())).shape[1], "min": shortest}
+    return found if longest is None else {**found, "max": longest}
 
 
 def config_of(model: torch.nn.Module) -> str:
@@ -80,6 +81,18 @@ def config_of(model: torch.nn.Module) -> str:
     made.architectures = [type(model).__name__]
     text: str = made.to_json_string()
     return text
+
+
+def write_settings_for_texts(model: torch.nn.Module, folder: pathlib.Path) -> None:
+    """Writes the generation_config.json of a model of transformers, if it has one."""
+    settings: Any = getattr(model, "generation_config", None)
+    if settings is None:
+        return
+    try:
+        settings.save_pretrained(folder)
+    except ValueError as error:
+        # Some models come with settings that transformers itself refuses to write.
+        print(f"muster.export: no generation_config.json is written: {error}", file=sys.stderr)
 
 
 def name_of(dtype: torch.dtype) -> str:
@@ -97,31 +110,33 @@ def check_target(target: pathlib.Path, overwrite: bool) -> None:
 
 def write(
     target: pathlib.Path,
-    graphs: Mapping[str, Any],
-    manifest: Mapping[str, Any],
-    state: State,
+    found: Findings,
+    inputs: Inputs,
     config: str,
+    beside: Callable[[pathlib.Path], None],
 ) -> None:
+    """config: the contents of config.json, if any. beside: writes the weights, and further
+    files."""
     from safetensors.torch import save_file
 
     target.parent.mkdir(parents=True, exist_ok=True)
     made = pathlib.Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
-        for name, graph in graphs.items():
+        for name, graph in found.graphs.items():
             (made / f"{name}.json").write_text(json.dumps(graph, allow_nan=False))
-        weights = {**state.parameters, **state.buffers}
-        for file, tensors in (("model", weights), ("constants", state.constants)):
-            save_file(
-                {name: one.detach().contiguous().clone() for name, one in tensors.items()},
-                made / f"{file}.safetensors",
-                metadata={"format": "pt"},
-            )
+        constants = {
+            name: one.detach().contiguous().clone() for name, one in found.state.constants.items()
+        }
+        save_file(constants, made / "constants.safetensors", metadata={"format": "pt"})
+        manifest = _manifest_of(found, inputs)
         (made / "manifest.json").write_text(json.dumps(manifest, indent=1, allow_nan=False))
         if config:
             (made / "config.json").write_text(config)
+        beside(made)
         # safetensors writes for the owner only; a worker may be another user.
-        for path in made.iterdir():
-            path.chmod(0o644)
+        for path in made.rglob("*"):
+            if not path.is_symlink():
+                path.chmod(0o755 if path.is_dir() else 0o644)
         made.chmod(0o755)
         if target.exists():
             shutil.rmtree(target)

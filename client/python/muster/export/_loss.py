@@ -17,6 +17,7 @@ import torch
 
 from muster.export import _check
 from muster.export._nodes import NotExportable
+from muster.export._sequences import noise
 from muster.export._trace import Forward, Inputs, mode
 
 # The target that PyTorch's losses leave out.
@@ -66,7 +67,7 @@ def terms(forward: Forward, inputs: Inputs) -> dict[str, Any]:
     trials = _trials(forward, inputs, training=False)
     if all(_equal(trial.losses) for trial in trials):
         # The last layer may begin with zeros.
-        with _noise(forward.model):
+        with noise(forward.model):
             trials = _trials(forward, inputs, training=False)
     mean = _the_mean(trials, inputs)
     for trial in _trials(forward, inputs, training=True):
@@ -234,19 +235,3 @@ def _kept(model: torch.nn.Module) -> Iterator[None]:
         for module, name, one, value in before:
             one.copy_(value)
             module._buffers[name] = one
-
-
-@contextlib.contextmanager
-def _noise(model: torch.nn.Module) -> Iterator[None]:
-    """Adds random numbers to the parameters for a while."""
-    before = {name: one.detach().clone() for name, one in model.named_parameters()}
-    generator = torch.Generator().manual_seed(3)
-    with torch.no_grad():
-        for one in model.parameters():
-            one.add_(torch.randn(one.shape, generator=generator), alpha=0.1)
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for name, one in model.named_parameters():
-                one.copy_(before[name])

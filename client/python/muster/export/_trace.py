@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from muster.export import _sequences
 from muster.export._in_place import refuse_changes
 from muster.export._nodes import (
     Argument,
@@ -26,7 +27,12 @@ from muster.export._program import Converter
 # The largest batch for which the graphs hold.
 MAX_BATCH = 1 << 20
 
+# A longest sequence from here on is none.
+MAX_LENGTH = 1 << 40
+
 Inputs = dict[str, torch.Tensor]
+# The shortest and the longest sequence. None: no longest one.
+Lengths = tuple[int, "int | None"]
 
 
 @dataclasses.dataclass
@@ -204,9 +210,12 @@ def mode(model: torch.nn.Module, training: bool) -> Iterator[None]:
 @dataclasses.dataclass
 class Traced:
     program: Program
-    # The shapes of the inputs and of the output: "batch" is free. A loss has the shape [].
+    # The shapes of the inputs and of the output: "batch" is free, and "sequence" may be. A loss has
+    # the shape [].
     input_shapes: list[list[int | str]]
     output_shape: list[int | str]
+    # The range of the length of sequences, if it is free.
+    lengths: Lengths | None
 
 
 # The precisions of jobs, and the type in which each computes products.
@@ -226,11 +235,26 @@ def autocast(precision: str) -> Iterator[None]:
 
 
 def trace(
-    forward: Forward, inputs: Inputs, state: State, *, training: bool, precision: str
+    forward: Forward,
+    inputs: Inputs,
+    state: State,
+    *,
+    training: bool,
+    precision: str,
+    any_length: bool,
 ) -> Traced:
-    """inputs: with two samples or more. Adds to state.constants."""
+    """inputs: with two samples or more. any_length: the length of sequences is free. Adds to
+    state.constants."""
     batch = torch.export.Dim("batch", min=1, max=MAX_BATCH)
-    shapes = tuple({0: batch} for _ in inputs)
+    # torch finds out for which lengths the graph holds.
+    free: dict[int, Any] = {1: torch.export.Dim.AUTO}
+    of_sequences = _sequences.names(inputs) if any_length else []
+    if any_length and not of_sequences:
+        raise NotExportable(
+            f"dynamic: the first input, '{next(iter(inputs))}', has no second dimension, which is "
+            "the length of sequences; put an input of sequences first"
+        )
+    shapes = tuple({0: batch} | (free if name in of_sequences else {}) for name in inputs)
     with mode(forward.model, training), autocast(precision):
         try:
             exported = torch.export.export(
@@ -263,8 +287,14 @@ def trace(
     metas = {node.name: node.meta.get("val") for node in exported.graph.nodes}
     names: dict[str, str] = {}
     input_shapes = []
-    for name in program.inputs:
-        names[str(metas[name].shape[0])] = "batch"
+    lengths: Lengths | None = None
+    for name, given in zip(program.inputs, inputs, strict=True):
+        shape = metas[name].shape
+        names[str(shape[0])] = "batch"
+        if given in of_sequences:
+            found = _lengths(exported, shape[1], forward.model, inputs[given].shape[1])
+            lengths = found if lengths is None else both(lengths, found)
+            names[str(shape[1])] = "sequence"
         input_shapes.append(_shape(metas[name], names))
     output = next(node for node in exported.graph.nodes if node.op == "output").args[0][0]
     meta = output.meta["val"]
@@ -278,7 +308,36 @@ def trace(
             f"the model returns a tensor of the shape {shape}; expected logits, with the number of "
             "samples as their first dimension, or a loss without dimensions"
         )
-    return Traced(program, input_shapes, shape)
+    if "sequence" in [*shape[:1], *shape[2:]]:
+        raise NotExportable(
+            f"the model returns a tensor of the shape {shape}; expected the length of sequences "
+            "only as its second size"
+        )
+    return Traced(program, input_shapes, shape, lengths)
+
+
+def both(one: Lengths, other: Lengths) -> Lengths:
+    """Returns the lengths that are in both ranges."""
+    ends = [end for _, end in (one, other) if end is not None]
+    return max(one[0], other[0]), min(ends, default=None)
+
+
+def _lengths(
+    exported: torch.export.ExportedProgram, length: Any, model: torch.nn.Module, example: int
+) -> Lengths:
+    """Returns the range of the free length of sequences."""
+    if not isinstance(length, torch.SymInt) or length.node.expr.is_number:
+        raise NotExportable(
+            f"dynamic: the model's code fixes the length of sequences to {length}, so it cannot be "
+            "free; leave \"sequence\" out"
+        )
+    found = exported.range_constraints[length.node.expr]
+    longest = None if found.upper > MAX_LENGTH else int(found.upper)
+    # Models of transformers say for how many positions they are made. Rotary ones can have more.
+    positions = getattr(getattr(model, "config", None), "max_position_embeddings", None)
+    if isinstance(positions, int) and positions >= example:
+        longest = positions if longest is None else min(longest, positions)
+    return int(found.lower), longest
 
 
 # Operators whose result has the values of their first argument, and no others. (aten.view.dtype
@@ -315,4 +374,13 @@ def ranges(program: Program, state: State) -> dict[str, int]:
 
 
 def _shape(meta: torch.Tensor, names: Mapping[str, str]) -> list[int | str]:
-    return [one if isinstance(one, int) else names.get(str(one), str(one)) for one in meta.shape]
+    shape: list[int | str] = []
+    for one in meta.shape:
+        if not isinstance(one, int) and str(one) not in names:
+            raise NotExportable(
+                f"the model returns a tensor of the shape {list(meta.shape)}; expected logits, "
+                "with the number of samples as their first dimension, and numbers or the length of "
+                "sequences as the others"
+            )
+        shape.append(one if isinstance(one, int) else names[str(one)])
+    return shape
