@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 
-from muster.export import _adapter, _check, _examine, _folder, _trace, _weights
+from muster.export import _adapter, _check, _examine, _folder, _large, _trace, _weights
 from muster.export._adapter import adapter
 from muster.export._nodes import NotExportable
 
@@ -56,6 +56,7 @@ def export(
     precision: str = "float32",
     dynamic: Mapping[str, bool] | None = None,
     tokenizer: Any = None,
+    weights: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
 ) -> pathlib.Path:
     """Writes a model into a folder, with the graphs of its forward in training and in evaluation.
@@ -75,6 +76,9 @@ def export(
         of the first input and of inputs that are as long. Jobs choose it (`model.context`).
     tokenizer: of transformers. Its files come into the folder, and into the folders that
         `muster consolidate` makes of the trained model.
+    weights: for a model of transformers on the meta device, which has no values: a folder with its
+        model.safetensors, or with several files and their index. The exported folder refers to
+        them. What is compared is then a model of the same class with one layer of each kind.
     overwrite: replaces a folder that an earlier export wrote.
 
     A model that is in training keeps the modes of its modules in the graph of training: a BatchNorm
@@ -97,18 +101,23 @@ def export(
     _folder.check_target(target, overwrite)
     _check.refuse_lost_gradients(model)
     state = _trace.State.of(model)
-    _check_types(state)
+    _check_types(state, "cpu" if weights is None else "meta")
+    if weights is not None:
+        _weights.check(state, weights)
     described, config = _adapter.of_model(model), _folder.config_of(model)
     named = isinstance(example, Mapping)
     if loss is not None and not named:
         raise NotExportable("example: expected a dictionary, whose names `loss` uses")
     case = _examine.Case(inputs, not named, loss, units, precision, any_length)
-    found = _examine.examine(model, case)
+    found = _examine.examine(model, case) if weights is None else _large.examine(model, case)
     for unit, reason in found.cutter.dissolved.items():
         print(f"muster.export: '{unit}' is no unit: {reason}", file=sys.stderr)
 
     def beside(made: pathlib.Path) -> None:
-        _weights.save(found.state, made)
+        if weights is None:
+            _weights.save(found.state, made)
+        else:
+            _weights.link(weights, made)
         if described is not None:
             (made / _adapter.NAME).write_text(json.dumps(described, indent=1))
         if tokenizer is not None:
@@ -158,16 +167,20 @@ def _inputs(model: torch.nn.Module, example: Any) -> _trace.Inputs:
     return inputs
 
 
-def _check_types(state: _trace.State) -> None:
+def _check_types(state: _trace.State, device: str) -> None:
     problems = [
         f"'{name}' is {_trace.describe(one)} on {one.device}"
         for name, one in state.parameters.items()
-        if one.dtype != torch.float32 or one.device.type != "cpu"
+        if one.dtype != torch.float32 or one.device.type != device
     ]
     if problems:
+        expected = {
+            "cpu": "the CPU. `weights` names the files of a model on the meta device",
+            "meta": "the meta device, because `weights` has the values",
+        }
         raise NotExportable(
-            f"parameters: {'; '.join(problems)}; expected float32 on the CPU. model.float() "
-            "converts them"
+            f"parameters: {'; '.join(problems[:3])}; expected float32 on {expected[device]}. "
+            "model.float() converts them"
         )
     if not any(one.requires_grad for one in state.parameters.values()):
         raise NotExportable("the model has no parameter with requires_grad")

@@ -54,11 +54,17 @@ class Findings:
     reference: dict[str, Any]
 
 
-def examine(model: torch.nn.Module, case: Case) -> Findings:
+def examine(
+    model: torch.nn.Module, case: Case, traced_model: torch.nn.Module | None = None
+) -> Findings:
+    """traced_model: the same model on the meta device, if the graphs are to be made there."""
     inputs, precision = case.inputs, case.precision
     state = _trace.State.of(model)
     forward = case.forward(model)
-    tracing = _Tracing(forward, case)
+    if traced_model is None:
+        tracing = Tracing(forward, case)
+    else:
+        tracing = Tracing(case.forward(traced_model), case, device="meta")
     graphs, traced, cutter = tracing.graphs(state, precision)
     length = next(iter(inputs.values())).shape[1] if case.any_length else None
     batches = [(_check.samples(inputs, count), length) for count in (1, 2, 5)]
@@ -84,7 +90,7 @@ def examine(model: torch.nn.Module, case: Case) -> Findings:
     # A model whose graphs differ in one other precision is not tried in the next.
     precisions = {precision} | set(
         itertools.takewhile(
-            lambda other: _same(graphs, tracing, state, other),
+            lambda other: _same(graphs, tracing, forward, state, other),
             [one for one in _trace.PRECISIONS if one != precision],
         )
     )
@@ -97,11 +103,13 @@ def examine(model: torch.nn.Module, case: Case) -> Findings:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Tracing:
+class Tracing:
     """What is traced, in each precision."""
 
     forward: _trace.Forward
     case: Case
+    # "meta" for a model without values.
+    device: str = "cpu"
 
     def graphs(
         self, state: _trace.State, precision: str
@@ -110,6 +118,7 @@ class _Tracing:
         training, and the units. Adds to state.constants."""
         inputs = self.case.inputs
         several = _check.samples(inputs, max(3, len(next(iter(inputs.values())))))
+        several = {name: one.to(self.device) for name, one in several.items()}
         traced = {
             name: _trace.trace(
                 self.forward,
@@ -159,7 +168,8 @@ def _other_lengths(length: int | None, lengths: _trace.Lengths | None) -> list[i
 
 def _same(
     graphs: Mapping[str, Any],
-    tracing: _Tracing,
+    tracing: Tracing,
+    forward: _trace.Forward,
     state: _trace.State,
     precision: str,
 ) -> bool:
@@ -170,7 +180,7 @@ def _same(
         others, _, _ = tracing.graphs(scratch, precision)
         for name, graph in graphs.items():
             _check.compare(
-                tracing.forward,
+                forward,
                 state,
                 graph,
                 _check.samples(tracing.case.inputs, 2),
