@@ -92,6 +92,29 @@ def test_weights_of_another_model_have_no_adapter(tmp_path):
             tmp_path / "base", tmp_path / "base/model.safetensors", tmp_path / "adapter"
         )
     assert not (tmp_path / "adapter").exists()
+    (tmp_path / "adapter").mkdir()
+    with pytest.raises(FileExistsError, match="expected the name of a new folder"):
+        muster.export.adapter(
+            tmp_path / "exported", tmp_path / "exported/model.safetensors", tmp_path / "adapter"
+        )
+    assert list((tmp_path / "adapter").iterdir()) == []
+
+
+def test_an_adapter_on_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
+    import safetensors.torch
+
+    muster.export(with_adapter(), {"input_ids": tokens()}, tmp_path / "exported")
+
+    def full(_, path, **__):
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(safetensors.torch, "save_file", full)
+    with pytest.raises(OSError, match="No space left"):
+        muster.export.adapter(
+            tmp_path / "exported", tmp_path / "exported/model.safetensors", tmp_path / "adapter"
+        )
+    assert [one.name for one in tmp_path.iterdir()] == ["exported"]
 
 
 def test_a_tokenizer_and_the_settings_for_texts_lie_beside_the_model(tmp_path):

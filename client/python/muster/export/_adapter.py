@@ -58,6 +58,9 @@ def adapter(
     from safetensors import safe_open
     from safetensors.torch import save_file
 
+    target = pathlib.Path(folder)
+    if target.exists():
+        raise FileExistsError(f"{target}: exists; expected the name of a new folder")
     description = pathlib.Path(exported) / NAME
     if not description.is_file():
         raise NotExportable(
@@ -77,8 +80,12 @@ def adapter(
             f"{source}: has no '{missing[0]}' ({len(missing)} of {len(found['names'])} tensors of "
             "the adapter are missing); expected the weights of this exported model"
         )
-    target = pathlib.Path(folder)
-    target.mkdir(parents=True)
-    save_file(tensors, target / "adapter_model.safetensors", metadata={"format": "pt"})
-    (target / "adapter_config.json").write_text(json.dumps(found["config"], indent=2))
+    # Under its name the folder is whole: a full disk or a kill leaves no part of it.
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as name:
+        made = pathlib.Path(name, target.name)
+        made.mkdir()
+        save_file(tensors, made / "adapter_model.safetensors", metadata={"format": "pt"})
+        (made / "adapter_config.json").write_text(json.dumps(found["config"], indent=2))
+        made.rename(target)
     return target
