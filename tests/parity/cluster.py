@@ -212,7 +212,8 @@ def environment():
 def kill_a_worker_after_the_first_checkpoint(muster, folder, before=lambda: None):
     """Waits for the checkpoint of step 4 in a job's folder, and calls `before`."""
     deadline = time.monotonic() + bound(20)
-    while not list(folder.glob("step-4-*/MANIFEST.json")):
+    # Without "step-4-g1.tmp", which becomes "step-4-g1" when the checkpoint is complete.
+    while not list(folder.glob("step-4-g*[0-9]")):
         assert time.monotonic() < deadline, "no checkpoint"
         time.sleep(0.005)
     before()

@@ -102,7 +102,7 @@ def test_a_job_does_not_go_on_with_a_folder_that_was_replaced(cluster, tmp_path)
         tmp_path,
         "wide",
         batch={"per_rank": 30},
-        stages=[{"fit": {"steps": 4000}}],
+        stages=[{"fit": {"steps": 400}}],
         checkpoint={"directory": str(tmp_path / "checkpoints"), "every_steps": 4, "keep": 100},
     )
     cluster.submit(spec, "replaced")

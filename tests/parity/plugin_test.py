@@ -3,10 +3,6 @@
 Tolerances as in torchscript_test.py.
 """
 
-import os
-import signal
-import time
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -151,11 +147,8 @@ def test_a_killed_and_resumed_run_equals_an_undisturbed_one(muster, plugin, tmp_
         del spec["model"]["weights"]
         muster.submit(spec, job_id)
         if disturb:
-            deadline = time.monotonic() + bazel.bound(20)
-            while not list((tmp_path / "checkpoints" / job_id).glob("step-4-*/MANIFEST.json")):
-                assert time.monotonic() < deadline, "no checkpoint"
-                time.sleep(0.005)
-            os.kill(muster.workers()[0], signal.SIGKILL)
+            folder = tmp_path / "checkpoints" / job_id
+            cluster.kill_a_worker_after_the_first_checkpoint(muster, folder)
         found = muster.wait(job_id)
         assert int(found.get("restarts", 0)) == (1 if disturb else 0), found
         ends.append(
