@@ -2,7 +2,7 @@
 
     python -m tests.faults.long --programs DIR [--plugin paced.so] [--kinds a,b] [--seeds 20]
         [--minutes 9] [--results FILE] [--simulate PROGRAM] [--schedules 100000]
-        [--output-base FOLDER] [--packages FOLDER]
+        [--output-base FOLDER] [--packages FOLDER] [--only '*:exported_*']
 
 Each (kind, seed, strategy) that passed is a line of the results file, and is not run again. A
 failed one is run again the next time, and its line is replaced. Simulated schedules
@@ -14,11 +14,13 @@ too. The kind "fuzz" is five minutes of each target of tests/fuzz, and "fuzz_pla
 each finds a planted bug: the strategy is the target. With --packages, the kind "packages" installs
 what is in this folder in a Debian without compiler, trains, and removes it. It needs root; the
 strategy is what is installed (tests/package/clean_root.py).
+--only leaves out the strategies that do not match the pattern.
 Ends with 0 once all have passed, with 3 while some are left, with 1 where one has failed."""
 
 import argparse
 import atexit
 import datetime
+import fnmatch
 import os
 import pathlib
 import re
@@ -194,6 +196,7 @@ def main():
     parser.add_argument("--schedules", type=int, default=100000, help="simulated ones")
     parser.add_argument("--output-base", help="Bazel's, beside which the sanitizers have theirs")
     parser.add_argument("--packages", help="the folder with the packages of //deploy/package")
+    parser.add_argument("--only", default="*", help="pattern of the strategies that are run")
     parser.add_argument("--version", default="?", help="what is tested, for the results")
     parser.add_argument("--results", type=pathlib.Path, default=HERE / "results/long.tsv")
     arguments = parser.parse_args()
@@ -229,6 +232,7 @@ def main():
         ]
     if arguments.simulate and not arguments.kinds:
         cases += [("simulated", str(first), "-") for first in range(0, arguments.schedules, PIECE)]
+    cases = [case for case in cases if fnmatch.fnmatchcase(case[2], arguments.only)]
     left = [case for case in cases if not results.passed(case)]
     # First those that were never played.
     left.sort(key=lambda case: case in results._lines)
