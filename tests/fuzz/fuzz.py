@@ -122,6 +122,8 @@ class Build:
             f"-I{ROOT}",
             "-isystem",
             TORCH / "include",
+            "-isystem",
+            TORCH / "include/torch/csrc/api/include",
             "-c",
             text if contents is not None else source,
             "-o",
