@@ -385,13 +385,14 @@ class UnitReader {
     }
     if (file.contains("autocast")) {
       ASSIGN_OR_RETURN(const json* autocast, Object(file, "autocast"));
-      Scope::Autocast& made = scope.autocast.emplace();
+      Scope::Autocast made;
       ASSIGN_OR_RETURN(made.enabled, Boolean(*autocast, "enabled"));
       ASSIGN_OR_RETURN(made.keeps_casts, Boolean(*autocast, "cache"));
       if (autocast->contains("dtype") && !(*autocast)["dtype"].is_null()) {
         ASSIGN_OR_RETURN(const std::string name, Text(*autocast, "dtype"));
         ASSIGN_OR_RETURN(made.type, TypeOf(name));
       }
+      scope.autocast = made;
     }
     return scope;
   }
