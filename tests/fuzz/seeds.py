@@ -116,6 +116,8 @@ def main():
     put("idx", "images", bytes((0, 0, 8, 3)) + struct.pack(">3I", 2, 3, 3) + bytes(18))
     put("idx", "labels", bytes((0, 0, 8, 1)) + struct.pack(">I", 2) + bytes(2))
     put("idx", "zipped", gzip.compress(bytes((0, 0, 8, 1)) + struct.pack(">I", 1) + bytes(1)))
+    for kind in ("logits", "loss"):
+        put("exported", f"{kind}.json", json.dumps(exported(kind)).encode())
     for number, manifest in enumerate(arguments.manifest):
         put("manifest", f"checkpoint-{number}", manifest.read_bytes())
 
