@@ -116,6 +116,17 @@ def test_a_job_does_not_go_on_with_a_folder_that_was_replaced(cluster, tmp_path)
         cluster.wait("replaced")
 
 
+def test_values_may_lie_elsewhere(cluster, tmp_path):
+    spec = job(tmp_path, "dropout", strategy={"fsdp": {}}, stages=[{"fit": {"steps": 2}}])
+    cluster.run(spec, "beside")
+    file = tmp_path / "exported/model.safetensors"
+    file.rename(tmp_path / "values.safetensors")
+    file.symlink_to(tmp_path / "values.safetensors")
+    (tmp_path / "out/model.safetensors").unlink()
+    cluster.run(spec, "elsewhere")
+    assert cluster.losses("elsewhere") == cluster.losses("beside")
+
+
 @pytest.mark.parametrize("case", cases.first_ones(FROZEN, 1, with_all=2))
 def test_parameters_are_frozen_and_thawed_in_a_running_job_as_in_pytorch(tmp_path, case):
     model = MODELS[case].build()

@@ -9,8 +9,8 @@ and in the job file:
     model: {exported: folder}
 
 `python -m muster.export module:factory --out folder` does the same from the command line. Needs the
-packages `torch` (tried with 2.13) and `safetensors`. The format of the folder is described in
-docs/reference/exported-format.md."""
+packages `torch` (tried: 2.11, 2.13, 2.14) and `safetensors`. The format of the folder is described
+in docs/reference/exported-format.md."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ from typing import Any
 
 import torch
 
-from muster.export import _adapter, _check, _examine, _folder, _trace, _weights
+from muster.export import _adapter, _check, _examine, _folder, _large, _trace, _weights
 from muster.export._adapter import adapter
+from muster.export._meta import parameters_on_meta
 from muster.export._nodes import NotExportable
 
-__all__ = ["NotExportable", "adapter", "export"]
+__all__ = ["NotExportable", "adapter", "export", "parameters_on_meta"]
 
 # The types of inputs. Data sets of the worker have them.
 _TYPES = (torch.float32, torch.int64, torch.int32, torch.bool)
@@ -56,6 +57,7 @@ def export(
     precision: str = "float32",
     dynamic: Mapping[str, bool] | None = None,
     tokenizer: Any = None,
+    weights: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
 ) -> pathlib.Path:
     """Writes a model into a folder, with the graphs of its forward in training and in evaluation.
@@ -75,6 +77,9 @@ def export(
         of the first input and of inputs that are as long. Jobs choose it (`model.context`).
     tokenizer: of transformers. Its files come into the folder, and into the folders that
         `muster consolidate` makes of the trained model.
+    weights: a folder with the values of a model that was made in the scope
+        parameters_on_meta(): model.safetensors, or several files and their index. The names are the
+        model's own; float32, float16 and bfloat16. The exported folder gets links to these files.
     overwrite: replaces a folder that an earlier export wrote.
 
     A model that is in training keeps the modes of its modules in the graph of training: a BatchNorm
@@ -98,23 +103,29 @@ def export(
     _check.refuse_lost_gradients(model)
     state = _trace.State.of(model)
     _check_types(state)
+    stored = _weights.of(weights, model, state, target)
+    if stored is not None and _adapter.wraps(model):
+        raise NotExportable("weights: PEFT wrapped the model; expected one with values, or no PEFT")
     described, config = _adapter.of_model(model), _folder.config_of(model)
     named = isinstance(example, Mapping)
     if loss is not None and not named:
         raise NotExportable("example: expected a dictionary, whose names `loss` uses")
     case = _examine.Case(inputs, not named, loss, units, precision, any_length)
-    found = _examine.examine(model, case)
+    found = (_examine if stored is None else _large).examine(model, case)
     for unit, reason in found.cutter.dissolved.items():
         print(f"muster.export: '{unit}' is no unit: {reason}", file=sys.stderr)
 
     def beside(made: pathlib.Path) -> None:
-        _weights.save(found.state, made)
+        if stored is None:
+            _weights.save(found.state, made)
+        else:
+            stored.link(made)
         if described is not None:
             (made / _adapter.NAME).write_text(json.dumps(described, indent=1))
         if tokenizer is not None:
             tokenizer.save_pretrained(made)
         if config:
-            _folder.write_settings_for_texts(model, made)
+            _folder.write_settings_for_texts(model, weights, made)
 
     _folder.write(target, found, inputs, config, beside)
     return target
@@ -162,7 +173,7 @@ def _check_types(state: _trace.State) -> None:
     problems = [
         f"'{name}' is {_trace.describe(one)} on {one.device}"
         for name, one in state.parameters.items()
-        if one.dtype != torch.float32 or one.device.type != "cpu"
+        if one.dtype != torch.float32 or one.device.type not in ("cpu", "meta")
     ]
     if problems:
         raise NotExportable(

@@ -38,6 +38,11 @@ def main() -> int:
         help="leave the length of sequences free",
     )
     parser.add_argument(
+        "--weights",
+        metavar="FOLDER",
+        help="the values of a model that was made in the scope muster.export.parameters_on_meta()",
+    )
+    parser.add_argument(
         "--overwrite", action="store_true", help="replace what an earlier export wrote"
     )
     arguments = parser.parse_args()
@@ -55,6 +60,7 @@ def main() -> int:
             units=arguments.unit or "auto",
             precision=arguments.precision,
             dynamic=dict.fromkeys(arguments.dynamic, True),
+            weights=arguments.weights,
             overwrite=arguments.overwrite,
         )
     except (NotExportable, FileExistsError) as error:

@@ -20,7 +20,7 @@ NAME = "adapter.json"
 def of_model(model: torch.nn.Module) -> dict[str, Any] | None:
     """Returns the contents of adapter.json, for the active adapter of a model that PEFT wrapped.
     None: another model, or an adapter that is more than parameters."""
-    if not any(base.__name__ == "PeftModel" for base in type(model).__mro__):
+    if not wraps(model):
         return None
     from peft import get_peft_model_state_dict
 
@@ -41,6 +41,11 @@ def of_model(model: torch.nn.Module) -> dict[str, Any] | None:
         (file,) = pathlib.Path(folder).rglob("adapter_config.json")
         text = file.read_text()
     return {"config": json.loads(text), "names": found}
+
+
+def wraps(model: torch.nn.Module) -> bool:
+    """Returns whether PEFT wrapped the model."""
+    return any(base.__name__ == "PeftModel" for base in type(model).__mro__)
 
 
 def adapter(

@@ -68,26 +68,47 @@ def refusing_hooks() -> Iterator[None]:
             setattr(torch.Tensor, name, function)
 
 
+def nodes_of(result: torch.Tensor) -> list[Any]:
+    """Returns the nodes of autograd's graph on which a result depends."""
+    seen: dict[Any, None] = {}
+    waiting: list[Any] = [result.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in seen:
+            seen[node] = None
+            waiting += [one for one, _ in node.next_functions]
+    return list(seen)
+
+
 def depends_on(result: torch.Tensor) -> tuple[list[str], list[torch.Tensor]]:
     """Returns the names of the torch.autograd.Functions on which a result depends, and the tensors
     that would get a gradient."""
-    found: dict[str, None] = {}
+    found: set[str] = set()
     leaves: list[torch.Tensor] = []
-    seen = set()
-    waiting: list[Any] = [result.grad_fn]
-    while waiting:
-        function = waiting.pop()
-        if function is None or function in seen:
-            continue
-        seen.add(function)
-        if isinstance(function, torch.autograd.function.BackwardCFunction):
-            name = type(function).__name__.removesuffix("Backward")
-            if name != "CheckpointFunction":
-                found[name] = None
-        elif hasattr(function, "variable"):
-            leaves.append(function.variable)
-        waiting += [one for one, _ in function.next_functions]
-    return sorted(found), leaves
+    for node in nodes_of(result):
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            found.add(type(node).__name__.removesuffix("Backward"))
+        elif hasattr(node, "variable"):
+            leaves.append(node.variable)
+    return sorted(found - {"CheckpointFunction"}), leaves
+
+
+def refuse_lost_backward(result: torch.Tensor, state: State) -> None:
+    """Raises NotExportable if a result of the model depends on what torch.export leaves out."""
+    own, leaves = depends_on(result)
+    known = {id(one) for one in state.parameters.values()}
+    foreign = [one for one in leaves if id(one) not in known]
+    if foreign:
+        raise NotExportable(
+            f"forward or the loss uses {describe(foreign[0])}, a tensor that requires a gradient "
+            "and is no parameter of the model, so it would not be trained"
+        )
+    if own:
+        raise NotExportable(
+            f"uses torch.autograd.Function: {', '.join(own)}. torch.export traces its forward, and "
+            "loses its backward. Write the same with operators of torch (for a gradient of one's "
+            "own, for example x + (y - x).detach())"
+        )
 
 
 def samples(inputs: Inputs, batch: int) -> Inputs:
@@ -148,6 +169,11 @@ def _differences(expected: Outcome, found: Outcome) -> Iterator[tuple[str, float
         yield f"the buffer '{name}'", between(buffer, found.buffers[name])
 
 
+def _finite(outcome: Outcome) -> bool:
+    found = [outcome.result, *(one for one in outcome.gradients.values() if one is not None)]
+    return all(bool(one.detach().isfinite().all()) for one in found)
+
+
 def compare(
     forward: Forward,
     state: State,
@@ -180,44 +206,40 @@ def compare(
             with torch.no_grad():
                 for name, buffer in state.buffers.items():
                     buffer.copy_(buffers[name])
-    own, leaves = depends_on(expected.result)
-    known = {id(one) for one in state.parameters.values()}
-    foreign = [one for one in leaves if id(one) not in known]
-    if foreign:
-        raise NotExportable(
-            f"forward or the loss uses {describe(foreign[0])}, a tensor that requires a gradient "
-            "and is no parameter of the model, so it would not be trained"
-        )
+    refuse_lost_backward(expected.result, state)
     runner = Runner(
         graph, {"parameter": state.parameters, "buffer": buffers, "constant": state.constants}
     )
     found = _outcome(
         lambda: runner.run(list(inputs.values())), precision, state.parameters, buffers
     )
-    if own:
-        raise NotExportable(
-            f"uses torch.autograd.Function: {', '.join(own)}. torch.export traces its forward, and "
-            "loses its backward. Write the same with operators of torch (for a gradient of one's "
-            "own, for example x + (y - x).detach())"
-        )
     if training and not expected.result.requires_grad:
         raise NotExportable("in training the result does not depend on any trainable parameter")
     differences = list(_differences(expected, found))
     # A difference that is not a number is the worst.
     worst = max(differences, key=lambda one: math.inf if math.isnan(one[1]) else one[1])
     if not worst[1] <= _TOLERANCES[precision]:
+        if not _finite(expected):
+            raise NotExportable(
+                f"in {'training' if training else 'evaluation'}, with {told}, the model's own "
+                "result or a gradient is infinite or not a number, so nothing can be compared"
+            )
         raise NotExportable(
             f"in {'training' if training else 'evaluation'}, with {told}, {worst[0]} "
             f"differs from the model's own by {worst[1]:.2g} of its largest number. The forward "
             "depends on something that torch.export does not see: a hook, a global variable, or "
             "values that were computed before"
         )
-    norm = sum(
-        float(one.double().pow(2).sum()) for one in found.gradients.values() if one is not None
+    # In parts, because a copy of a large gradient as float64 needs twice its memory.
+    squares = sum(
+        float(part.double().pow(2).sum())
+        for one in found.gradients.values()
+        if one is not None
+        for part in one.reshape(-1).split(1 << 20)
     )
     return {
         **batch,
         "mean": float(expected.result.detach().double().mean()),
-        "gradient_norm": norm**0.5,
+        "gradient_norm": squares**0.5,
         "difference": worst[1],
     }

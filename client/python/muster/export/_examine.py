@@ -41,10 +41,10 @@ class Findings:
     """What the folder's files contain."""
 
     state: _trace.State
+    # "train" and "evaluate".
+    traced: dict[str, _trace.Traced]
     # The contents of train.json and evaluate.json by name.
     graphs: dict[str, Any]
-    # In training.
-    traced: _trace.Traced
     cutter: _units.Cutter
     precisions: set[str]
     # What a loss is the mean of. None: the model returns logits.
@@ -58,13 +58,14 @@ def examine(model: torch.nn.Module, case: Case) -> Findings:
     inputs, precision = case.inputs, case.precision
     state = _trace.State.of(model)
     forward = case.forward(model)
-    tracing = _Tracing(forward, case)
-    graphs, traced, cutter = tracing.graphs(state, precision)
+    tracing = Tracing(forward, case)
+    traced = tracing.traced(state, precision)
+    graphs, cutter = tracing.cut(traced)
     length = next(iter(inputs.values())).shape[1] if case.any_length else None
     batches = [(_check.samples(inputs, count), length) for count in (1, 2, 5)]
     batches += [
         (_sequences.of_length(batches[1][0], other), other)
-        for other in _other_lengths(length, traced.lengths)
+        for other in _other_lengths(length, traced["train"].lengths)
     ]
     reference = {
         name: [
@@ -88,26 +89,23 @@ def examine(model: torch.nn.Module, case: Case) -> Findings:
             [one for one in _trace.PRECISIONS if one != precision],
         )
     )
-    terms = None if traced.output_shape else _loss.terms(forward, inputs)
+    terms = None if traced["train"].output_shape else _loss.terms(forward, inputs)
     causal = None
     if terms is None:
         with _trace.mode(model, False):
             causal = _sequences.is_causal(forward, inputs)
-    return Findings(state, graphs, traced, cutter, precisions, terms, causal, reference)
+    return Findings(state, traced, graphs, cutter, precisions, terms, causal, reference)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Tracing:
+class Tracing:
     """What is traced, in each precision."""
 
     forward: _trace.Forward
     case: Case
 
-    def graphs(
-        self, state: _trace.State, precision: str
-    ) -> tuple[dict[str, Any], _trace.Traced, _units.Cutter]:
-        """Returns the contents of train.json and evaluate.json by name, what was traced in
-        training, and the units. Adds to state.constants."""
+    def traced(self, state: _trace.State, precision: str) -> dict[str, _trace.Traced]:
+        """Returns what was traced in training and in evaluation. Adds to state.constants."""
         inputs = self.case.inputs
         several = _check.samples(inputs, max(3, len(next(iter(inputs.values())))))
         traced = {
@@ -121,12 +119,20 @@ class _Tracing:
             )
             for name in ("train", "evaluate")
         }
-        shapes = {name: one.output_shape for name, one in traced.items()}
-        if shapes["train"] != shapes["evaluate"]:
+        train, evaluate = traced.values()
+        if train.output_shape != evaluate.output_shape:
             raise NotExportable(
-                f"the model returns another thing in training ({shapes['train']}) than in "
-                f"evaluation ({shapes['evaluate']}); expected the same. A shape [] is a loss"
+                f"the model returns another thing in training ({train.output_shape}) than in "
+                f"evaluation ({evaluate.output_shape}); expected the same. A shape [] is a loss"
             )
+        if train.lengths is not None and evaluate.lengths is not None:
+            train.lengths = evaluate.lengths = _trace.both(train.lengths, evaluate.lengths)
+        return traced
+
+    def cut(
+        self, traced: Mapping[str, _trace.Traced]
+    ) -> tuple[dict[str, Any], _units.Cutter]:
+        """Returns the contents of train.json and evaluate.json by name, and the units."""
         cutter = _units.Cutter(
             _units.choose(self.forward.model, self.case.units),
             [one.program for one in traced.values()],
@@ -139,10 +145,7 @@ class _Tracing:
             }
             for name, units in zip(traced, cutter.cut(), strict=True)
         }
-        train, evaluate = traced.values()
-        if train.lengths is not None and evaluate.lengths is not None:
-            train.lengths = _trace.both(train.lengths, evaluate.lengths)
-        return graphs, train, cutter
+        return graphs, cutter
 
 
 def _other_lengths(length: int | None, lengths: _trace.Lengths | None) -> list[int]:
@@ -159,15 +162,15 @@ def _other_lengths(length: int | None, lengths: _trace.Lengths | None) -> list[i
 
 def _same(
     graphs: Mapping[str, Any],
-    tracing: _Tracing,
+    tracing: Tracing,
     state: _trace.State,
     precision: str,
 ) -> bool:
     """Returns whether the model has the same graphs in another precision. Code that asks for the
     type of a tensor has other ones."""
-    scratch = dataclasses.replace(state, constants=dict(state.constants))
     try:
-        others, _, _ = tracing.graphs(scratch, precision)
+        if not same_graphs(graphs, tracing, state, precision):
+            return False
         for name, graph in graphs.items():
             _check.compare(
                 tracing.forward,
@@ -179,6 +182,14 @@ def _same(
             )
     except NotExportable:
         return False
+    return True
+
+
+def same_graphs(
+    graphs: Mapping[str, Any], tracing: Tracing, state: _trace.State, precision: str
+) -> bool:
+    scratch = dataclasses.replace(state, constants=dict(state.constants))
+    others, _ = tracing.cut(tracing.traced(scratch, precision))
     return others == graphs and all(
         one.dtype == scratch.constants[name].dtype and torch.equal(one, scratch.constants[name])
         for name, one in state.constants.items()

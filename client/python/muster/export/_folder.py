@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import pathlib
 import shutil
 import sys
@@ -20,7 +21,7 @@ from muster.export._trace import PRECISIONS, Inputs, Lengths, ranges
 def _manifest_of(found: Findings, inputs: Inputs) -> dict[str, Any]:
     from muster._version import VERSION
 
-    state, traced, cutter = found.state, found.traced, found.cutter
+    state, traced, cutter = found.state, found.traced["train"], found.cutter
 
     def tensors(kind: str, named: Mapping[str, torch.Tensor]) -> list[dict[str, Any]]:
         owners = cutter.owners[kind]
@@ -83,8 +84,19 @@ def config_of(model: torch.nn.Module) -> str:
     return text
 
 
-def write_settings_for_texts(model: torch.nn.Module, folder: pathlib.Path) -> None:
-    """Writes the generation_config.json of a model of transformers, if it has one."""
+_SETTINGS_FOR_TEXTS = "generation_config.json"
+
+
+def write_settings_for_texts(
+    model: torch.nn.Module, weights: str | os.PathLike[str] | None, folder: pathlib.Path
+) -> None:
+    """Writes the generation_config.json of a model of transformers, if it has one. weights: the
+    folder of a model without values, whose own settings are only those of its configuration."""
+    if weights is not None:
+        there = pathlib.Path(weights) / _SETTINGS_FOR_TEXTS
+        if there.is_file():
+            shutil.copyfile(there, folder / _SETTINGS_FOR_TEXTS)
+        return
     settings: Any = getattr(model, "generation_config", None)
     if settings is None:
         return
@@ -92,7 +104,7 @@ def write_settings_for_texts(model: torch.nn.Module, folder: pathlib.Path) -> No
         settings.save_pretrained(folder)
     except ValueError as error:
         # Some models come with settings that transformers itself refuses to write.
-        print(f"muster.export: no generation_config.json is written: {error}", file=sys.stderr)
+        print(f"muster.export: no {_SETTINGS_FOR_TEXTS} is written: {error}", file=sys.stderr)
 
 
 def name_of(dtype: torch.dtype) -> str:
