@@ -148,7 +148,18 @@ REFUSED = {
     "branch-on-values": (
         linear(lambda model, x: model.fc(x) if x.sum() > 0 else -model.fc(x)),
         rows,
-        "data-dependent",
+        "compute both sides, and choose with torch.where",
+    ),
+    "numpy-in-forward": (
+        linear(lambda model, x: model.fc(torch.from_numpy(x.numpy()))), rows, "calls NumPy"
+    ),
+    "a-number-out-of-a-tensor": (
+        linear(lambda model, x: model.fc(x) / model.fc(x).abs().max().item()),
+        rows,
+        "the model: takes a number out of a tensor (.item(), float(x))",
+    ),
+    "a-compiled-model": (
+        lambda: torch.compile(nn.Linear(4, 3)), rows, "module '' is made by torch.compile"
     ),
     "branch-on-the-number-of-samples": (
         linear(lambda model, x: model.fc(x) if x.shape[0] > 2 else -model.fc(x)),

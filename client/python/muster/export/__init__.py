@@ -128,6 +128,12 @@ def export(
             _folder.write_settings_for_texts(model, weights, made)
 
     _folder.write(target, found, inputs, config, beside)
+    print(
+        f"muster.export: {target}: {len(found.cutter.units)} units besides the root; returns "
+        f"{'logits' if found.terms is None else 'its loss'}; for precision: "
+        f"{', '.join(one for one in _trace.PRECISIONS if one in found.precisions)}",
+        file=sys.stderr,
+    )
     return target
 
 

@@ -64,7 +64,8 @@ def main() -> int:
             overwrite=arguments.overwrite,
         )
     except (NotExportable, FileExistsError) as error:
-        print(f"muster.export: {error}", file=sys.stderr)
+        text = str(error).replace("overwrite=True", "--overwrite")
+        print(f"muster.export: {text}", file=sys.stderr)
         return 1
     return 0
 

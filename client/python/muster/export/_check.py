@@ -35,6 +35,11 @@ def refuse_lost_gradients(model: torch.nn.Module) -> None:
     if everywhere._global_backward_hooks or everywhere._global_backward_pre_hooks:
         problems.append("torch.nn.modules.module has backward hooks for all modules")
     for path, module in model.named_modules():
+        if type(module).__name__ == "OptimizedModule":
+            raise NotExportable(
+                f"module '{path}' is made by torch.compile; export the module from which it was "
+                "made (module._orig_mod)"
+            )
         if module._backward_hooks or module._backward_pre_hooks:
             problems.append(f"module '{path}' has a backward hook")
     for name, parameter in model.named_parameters():

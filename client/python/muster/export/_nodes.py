@@ -144,6 +144,12 @@ def refuse_foreign(program: Program) -> None:
     for node in program.nodes:
         namespace, name, _ = node["op"].split(".")
         computes = name in COMPUTING or name.removesuffix("_") in COMPUTING
+        if namespace == "aten" and name in ("item", "_local_scalar_dense"):
+            raise NotExportable(
+                f"{node['in'] or 'the model'}: takes a number out of a tensor (.item(), float(x)), "
+                "and each batch has another number; leave it a tensor, with .detach() if no "
+                "gradient may flow"
+            )
         if namespace == "python" or (namespace == "aten" and computes):
             continue
         raise NotExportable(

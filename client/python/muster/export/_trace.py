@@ -263,10 +263,7 @@ def trace(
         except NotExportable:
             raise
         except Exception as error:
-            raise NotExportable(
-                f"torch.export: {error}\n(The batch must be free: no code may depend on the number "
-                "of samples. torch.export.draft_export tells more.)"
-            ) from error
+            raise NotExportable(f"torch.export: {error}\n({_remedy(error)})") from error
     arguments = state.arguments()
     for name, constant in exported.constants.items():
         if name not in arguments:
@@ -314,6 +311,22 @@ def trace(
             "only as its second size"
         )
     return Traced(program, input_shapes, shape, lengths)
+
+
+def _remedy(error: Exception) -> str:
+    """Returns what to do about an error of torch.export."""
+    text = str(error)
+    if "data-dependent" in text or "GuardOnDataDependent" in type(error).__name__:
+        return (
+            "A branch, a loop or a size depends on values of tensors, so each batch would have a "
+            "graph of its own: compute both sides, and choose with torch.where."
+        )
+    if "numpy" in text.lower():
+        return "forward calls NumPy, which no graph has: use torch's operators on tensors."
+    return (
+        "The batch must be free: no code may depend on the number of samples. "
+        "torch.export.draft_export tells more."
+    )
 
 
 def both(one: Lengths, other: Lengths) -> Lengths:

@@ -180,7 +180,9 @@ def _check(stored: Stored, state: State) -> None:
 
 
 # What does not change what a model of transformers computes, or is the exporter's.
-_FREE = {"architectures", "dtype", "torch_dtype", "transformers_version", "use_cache"}
+_FREE = {"_name_or_path", "architectures", "dtype"} | {
+    "torch_dtype", "transformers_version", "use_cache"
+}
 
 
 def _tell_of_differences(model: torch.nn.Module, folder: pathlib.Path) -> None:
