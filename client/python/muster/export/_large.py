@@ -20,7 +20,7 @@ def examine(model: torch.nn.Module, case: Case) -> Findings:
     state = _trace.State.of(whole)
     tracing = Tracing(case.forward(whole), case)
     traced = tracing.traced(state, case.precision)
-    _meta.constants_of(state)
+    _meta.refuse_constants_without_values(state)
     lists = _layers.lists_of(whole)
     forms = {
         mode: _layers.forms_of(lists, one.program, state) for mode, one in traced.items()

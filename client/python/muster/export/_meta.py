@@ -135,7 +135,7 @@ def copied(model: torch.nn.Module) -> torch.nn.Module:
         ) from error
 
 
-def constants_of(state: State) -> None:
+def refuse_constants_without_values(state: State) -> None:
     """Raises NotExportable if a constant of the graphs has no values."""
     for name, one in state.constants.items():
         if one.is_meta or type(one) is not torch.Tensor:
