@@ -1,4 +1,5 @@
 // The end of a run: when no more faults happen, every request comes to its end, and is checked.
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -9,7 +10,6 @@
 #include "tests/simulation/commands_simulation.h"
 
 namespace muster::simulation {
-
 
 void CommandsSimulation::WaitASecond() {
   world_.seconds += 1;
@@ -38,7 +38,8 @@ void CommandsSimulation::Peace() {
     for (int move = 0; move < 120 && !ranks_.empty(); ++move) Move(AnyRank());
     StopWhatWasToStop();
     if (!job().live()) WaitASecond();
-    if (job().commands.WillBePaused()) {
+    // A paused job finishes what it has begun; the operator need not resume it.
+    if (job().commands.WillBePaused() && !HasUnfinished()) {
       (void)core().Command(
           {.job_id = kJob, .command = {.kind = v1::Operation::RESUME, .contents = "peace"}},
           world_.now());
@@ -48,6 +49,14 @@ void CommandsSimulation::Peace() {
     if (AllOver()) return;
   }
   Wrong("what was asked never came to its end");
+}
+
+bool CommandsSimulation::HasUnfinished() {
+  const auto& commands = job().commands.commands();
+  return std::any_of(commands.begin(), commands.end(), [](const commands::Command& command) {
+    return command.kind == v1::Operation::SAVE_CHECKPOINT && command.applied_step.has_value() &&
+           !command.outcome.has_value();
+  });
 }
 
 bool CommandsSimulation::AllOver() {

@@ -151,6 +151,8 @@ class CommandsSimulation {
   void WaitASecond();
   // Runs without faults until every request has come to its end.
   void Peace();
+  // True while a checkpoint command that has taken effect has no outcome.
+  bool HasUnfinished();
   bool AllOver();
   void Check();
 

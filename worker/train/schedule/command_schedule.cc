@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "common/commands/command_rule.h"
@@ -64,13 +65,28 @@ std::optional<CommandSchedule::Due> CommandSchedule::Next(int64_t step) {
   }
   // min_element returns the first of several commands with the earliest step. It has the lowest
   // number.
-  const auto next =
-      std::min_element(waiting_.begin(), waiting_.end(),
-                       [](const Waiting& a, const Waiting& b) { return a.due < b.due; });
+  const bool holds_back = HoldsBackPauses(step);
+  const auto next = std::min_element(
+      waiting_.begin(), waiting_.end(), [&](const Waiting& a, const Waiting& b) {
+        const bool a_held_back = holds_back && a.command.has_pause();
+        const bool b_held_back = holds_back && b.command.has_pause();
+        return std::tuple(a_held_back, a.due) < std::tuple(b_held_back, b.due);
+      });
   if (next == waiting_.end() || next->due > step) return std::nullopt;
+  if (holds_back && next->command.has_pause()) return std::nullopt;
   Due due{std::move(next->command)};
   waiting_.erase(next);
   return due;
+}
+
+bool CommandSchedule::HoldsBackPauses(int64_t step) const {
+  const bool resumes = std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& waiting) {
+    return waiting.command.has_resume() && waiting.due <= step;
+  });
+  const auto waits_for_its_step = [&](const Waiting& waiting) {
+    return waiting.command.begun() && !waiting.command.replay() && waiting.due > step;
+  };
+  return !resumes && std::any_of(waiting_.begin(), waiting_.end(), waits_for_its_step);
 }
 
 CommandSchedule::Position CommandSchedule::position() const {

@@ -56,6 +56,10 @@ class CommandSchedule {
   // Returns the next command that takes effect at this boundary. Cancels come first; other commands
   // come by step and then by number. The returned command counts as done. A checkpoint that is
   // written before the next call stores the remaining commands as waiting.
+  //
+  // A pause is held back while a command that an earlier generation began waits for its step:
+  // otherwise a paused job would never reach this step. A resume that is due ends the holding back;
+  // so the pause takes effect before the resume.
   std::optional<Due> Next(int64_t step);
 
   // Returns the schedule's part of a checkpoint.
@@ -68,6 +72,8 @@ class CommandSchedule {
   };
 
   void TakeIn(const Command& command, int64_t step);
+  // True while pauses are held back (Next).
+  bool HoldsBackPauses(int64_t step) const;
 
   Position restored_;
   int64_t taken_ = 0;  // the newest command that this session has taken in

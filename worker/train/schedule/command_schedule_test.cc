@@ -168,6 +168,44 @@ TEST(CommandSchedule, WhatIsInForceOutlastsTheCheckpointThatWasWrittenAfterIt) {
   EXPECT_EQ(Taken(schedule, log, 3, 10), "1 2 3");
 }
 
+Command Begun(Command command, int64_t at_step) {
+  command.set_begun(true);
+  command.set_at_step(at_step);
+  return command;
+}
+
+TEST(CommandSchedule, APauseWaitsUntilAnUnfinishedCommandReachesItsStep) {
+  CommandSchedule schedule;
+  const std::vector<Command> log = {A<v1::PauseCommand>(1), Rate(2),
+                                    Begun(A<v1::GatherOptimizerStateCommand>(3), 22)};
+  EXPECT_EQ(Taken(schedule, log, 3, 20), "2");
+  EXPECT_EQ(schedule.position(), (CommandSchedule::Position{.taken = 3, .waiting = {1, 3}}));
+  EXPECT_EQ(Taken(schedule, log, 3, 21), "");
+  EXPECT_EQ(Taken(schedule, log, 3, 22), "1 3");
+}
+
+TEST(CommandSchedule, APauseThatIsHeldBackDoesNotOutlastAResume) {
+  CommandSchedule schedule;
+  const std::vector<Command> log = {
+      A<v1::PauseCommand>(1), Begun(A<v1::SaveCheckpointCommand>(2), 22), A<v1::ResumeCommand>(3)};
+  EXPECT_EQ(Taken(schedule, log, 2, 20), "");
+  EXPECT_EQ(Taken(schedule, log, 3, 21), "1 3");
+  EXPECT_EQ(Taken(schedule, log, 3, 22), "2");
+}
+
+TEST(CommandSchedule, APauseIsNotHeldBackAnyLongerWhenTheUnfinishedCommandIsCancelled) {
+  CommandSchedule schedule;
+  const std::vector<Command> log = {A<v1::PauseCommand>(1), Begun(A<v1::SampleCommand>(2), 22),
+                                    Cancel(3, 2)};
+  EXPECT_EQ(Taken(schedule, log, 2, 20), "");
+  EXPECT_EQ(Taken(schedule, log, 3, 21), "3! 1");
+}
+
+TEST(CommandSchedule, AReplayHoldsNoPauseBack) {
+  CommandSchedule schedule;
+  EXPECT_EQ(Taken(schedule, {A<v1::PauseCommand>(1), Replay(2, 22)}, 2, 20), "1");
+}
+
 TEST(CommandSchedule, AStopThatNobodyHeardOfOutlastsTheCheckpointThatItWrote) {
   CommandSchedule schedule({.taken = 2});
   EXPECT_EQ(Taken(schedule, {Rate(1), A<v1::StopCommand>(2)}, 2, 10), "2");
