@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "c10/core/Device.h"
 #include "worker/comm/communicator.h"
-#include "worker/models/generate.h"
+#include "worker/models/language/generate.h"
 #include "worker/models/model.h"
 #include "worker/train/evaluate/evaluation_scope.h"
 #include "worker/train/reports/coordinator_interface.h"

@@ -17,7 +17,7 @@
 #include "worker/data/sampler.h"
 #include "worker/data/token_dataset.h"
 #include "worker/models/model.h"
-#include "worker/models/next_token.h"
+#include "worker/models/language/next_token.h"
 #include "worker/optim/groups.h"
 #include "worker/optim/loss_scaler.h"
 #include "worker/optim/options.h"

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/comm/communicator.h"
-#include "worker/models/generate.h"
+#include "worker/models/language/generate.h"
 #include "worker/models/model.h"
 #include "worker/train/data/rank_data.h"
 #include "worker/train/evaluate/evaluation_scope.h"

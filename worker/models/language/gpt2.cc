@@ -16,11 +16,11 @@
 #include "ATen/ops/softmax.h"
 #include "ATen/ops/triu.h"
 #include "nlohmann/json.hpp"
-#include "worker/models/attention.h"
+#include "worker/models/language/attention.h"
 #include "worker/models/built_in.h"
 #include "worker/models/init.h"
-#include "worker/models/key_value_cache.h"
-#include "worker/models/language_model.h"
+#include "worker/models/language/key_value_cache.h"
+#include "worker/models/language/language_model.h"
 #include "worker/models/unit.h"
 
 namespace muster::models {

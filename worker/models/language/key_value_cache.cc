@@ -1,4 +1,4 @@
-#include "worker/models/key_value_cache.h"
+#include "worker/models/language/key_value_cache.h"
 
 #include <algorithm>
 #include <string>
@@ -7,7 +7,7 @@
 #include "ATen/ops/zeros.h"
 #include "worker/device/host_values.h"
 #include "worker/device/memory.h"
-#include "worker/models/attention.h"
+#include "worker/models/language/attention.h"
 
 namespace muster::models {
 

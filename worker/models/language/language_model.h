@@ -1,8 +1,8 @@
 // The code that causal language models as in transformers share, besides their layers. The input is
 // tokens, all layers have the same shape, and weights files and config.json are those of Hugging
 // Face.
-#ifndef MUSTER_WORKER_MODELS_LANGUAGE_MODEL_H_
-#define MUSTER_WORKER_MODELS_LANGUAGE_MODEL_H_
+#ifndef MUSTER_WORKER_MODELS_LANGUAGE_LANGUAGE_MODEL_H_
+#define MUSTER_WORKER_MODELS_LANGUAGE_LANGUAGE_MODEL_H_
 
 #include <cstdint>
 #include <memory>
@@ -83,4 +83,4 @@ class Vocabulary : public Unit {
 
 }  // namespace muster::models
 
-#endif  // MUSTER_WORKER_MODELS_LANGUAGE_MODEL_H_
+#endif  // MUSTER_WORKER_MODELS_LANGUAGE_LANGUAGE_MODEL_H_

@@ -9,8 +9,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "worker/models/attention.h"
-#include "worker/models/language_model_maker.h"
+#include "worker/models/language/attention.h"
+#include "worker/models/language/language_model_maker.h"
 
 namespace muster::models {
 namespace {

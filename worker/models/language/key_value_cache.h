@@ -22,8 +22,8 @@
 // part in its first forward and keeps the memory until the cache is destroyed. Contents are always
 // float32, which represents bfloat16 and float16 exactly.
 // Threading and exceptions: see unit.h.
-#ifndef MUSTER_WORKER_MODELS_KEY_VALUE_CACHE_H_
-#define MUSTER_WORKER_MODELS_KEY_VALUE_CACHE_H_
+#ifndef MUSTER_WORKER_MODELS_LANGUAGE_KEY_VALUE_CACHE_H_
+#define MUSTER_WORKER_MODELS_LANGUAGE_KEY_VALUE_CACHE_H_
 
 #include <cstdint>
 #include <unordered_map>
@@ -79,4 +79,4 @@ class KeyValueCache {
 
 }  // namespace muster::models
 
-#endif  // MUSTER_WORKER_MODELS_KEY_VALUE_CACHE_H_
+#endif  // MUSTER_WORKER_MODELS_LANGUAGE_KEY_VALUE_CACHE_H_

@@ -1,4 +1,4 @@
-#include "worker/models/generate.h"
+#include "worker/models/language/generate.h"
 
 #include <algorithm>
 #include <cmath>
@@ -20,7 +20,7 @@
 #include "worker/device/memory.h"
 #include "worker/device/readback.h"
 #include "worker/memory/memory_scope.h"
-#include "worker/models/key_value_cache.h"
+#include "worker/models/language/key_value_cache.h"
 
 namespace muster::models {
 namespace {

@@ -9,8 +9,8 @@
 // rounding (within 1e-5 for logits of the order of 1; key_value_cache.h says why). So a prompt's
 // tokens stay the same unless two logits are as near. The batches depend only on the request and
 // the model. With the same bits in parameters, ranks and strategies give the same tokens.
-#ifndef MUSTER_WORKER_MODELS_GENERATE_H_
-#define MUSTER_WORKER_MODELS_GENERATE_H_
+#ifndef MUSTER_WORKER_MODELS_LANGUAGE_GENERATE_H_
+#define MUSTER_WORKER_MODELS_LANGUAGE_GENERATE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,7 @@
 #include "absl/status/status.h"
 #include "c10/core/Device.h"
 #include "worker/models/model.h"
-#include "worker/models/next_token.h"
+#include "worker/models/language/next_token.h"
 
 namespace muster::models {
 
@@ -72,4 +72,4 @@ std::vector<std::vector<int64_t>> GenerateBatch(const GenerationRequest& request
 
 }  // namespace muster::models
 
-#endif  // MUSTER_WORKER_MODELS_GENERATE_H_
+#endif  // MUSTER_WORKER_MODELS_LANGUAGE_GENERATE_H_

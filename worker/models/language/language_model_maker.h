@@ -1,6 +1,6 @@
 // Small language models for tests, from options as in a job file.
-#ifndef MUSTER_WORKER_MODELS_LANGUAGE_MODEL_MAKER_H_
-#define MUSTER_WORKER_MODELS_LANGUAGE_MODEL_MAKER_H_
+#ifndef MUSTER_WORKER_MODELS_LANGUAGE_LANGUAGE_MODEL_MAKER_H_
+#define MUSTER_WORKER_MODELS_LANGUAGE_LANGUAGE_MODEL_MAKER_H_
 
 #include <cstdint>
 #include <map>
@@ -81,4 +81,4 @@ inline at::Tensor Evaluate(Model& model, const at::Tensor& tokens) {
 
 }  // namespace muster::models
 
-#endif  // MUSTER_WORKER_MODELS_LANGUAGE_MODEL_MAKER_H_
+#endif  // MUSTER_WORKER_MODELS_LANGUAGE_LANGUAGE_MODEL_MAKER_H_

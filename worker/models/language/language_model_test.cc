@@ -1,5 +1,5 @@
 // Tests of every language model.
-#include "worker/models/language_model.h"
+#include "worker/models/language/language_model.h"
 
 #include <string>
 #include <utility>
@@ -7,7 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/models/language_model_maker.h"
+#include "worker/models/language/language_model_maker.h"
 #include "worker/models/recording_context.h"
 
 namespace muster::models {

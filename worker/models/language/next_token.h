@@ -2,8 +2,8 @@
 // choice depends only on the logits, the settings, the number of the prompt and the position of the
 // token. docs/how-to/generate.md specifies the choice exactly, so that any language can reproduce
 // it.
-#ifndef MUSTER_WORKER_MODELS_NEXT_TOKEN_H_
-#define MUSTER_WORKER_MODELS_NEXT_TOKEN_H_
+#ifndef MUSTER_WORKER_MODELS_LANGUAGE_NEXT_TOKEN_H_
+#define MUSTER_WORKER_MODELS_LANGUAGE_NEXT_TOKEN_H_
 
 #include <cstdint>
 #include <optional>
@@ -37,4 +37,4 @@ std::optional<int64_t> NextToken(absl::Span<const double> logits, const Sampling
 
 }  // namespace muster::models
 
-#endif  // MUSTER_WORKER_MODELS_NEXT_TOKEN_H_
+#endif  // MUSTER_WORKER_MODELS_LANGUAGE_NEXT_TOKEN_H_

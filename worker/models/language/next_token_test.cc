@@ -1,4 +1,4 @@
-#include "worker/models/next_token.h"
+#include "worker/models/language/next_token.h"
 
 #include <cmath>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "worker/models/attention.h"
+#include "worker/models/language/attention.h"
 
 #include <cmath>
 #include <limits>

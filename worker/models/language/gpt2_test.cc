@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "worker/models/language_model_maker.h"
+#include "worker/models/language/language_model_maker.h"
 #include "worker/models/seed.h"
 #include "worker/models/spec_from_json.h"
 

@@ -1,4 +1,4 @@
-#include "worker/models/language_model.h"
+#include "worker/models/language/language_model.h"
 
 #include <cmath>
 #include <map>
@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/problems/problems.h"
-#include "worker/models/attention.h"
+#include "worker/models/language/attention.h"
 #include "worker/models/init.h"
 
 namespace muster::models {

@@ -1,6 +1,6 @@
 // Causal self-attention and rotary positions, shared by the transformers.
-#ifndef MUSTER_WORKER_MODELS_ATTENTION_H_
-#define MUSTER_WORKER_MODELS_ATTENTION_H_
+#ifndef MUSTER_WORKER_MODELS_LANGUAGE_ATTENTION_H_
+#define MUSTER_WORKER_MODELS_LANGUAGE_ATTENTION_H_
 
 #include <cstdint>
 
@@ -55,4 +55,4 @@ class Rotary {
 
 }  // namespace muster::models
 
-#endif  // MUSTER_WORKER_MODELS_ATTENTION_H_
+#endif  // MUSTER_WORKER_MODELS_LANGUAGE_ATTENTION_H_

@@ -1,4 +1,4 @@
-#include "worker/models/generate.h"
+#include "worker/models/language/generate.h"
 
 #include <limits>
 #include <memory>
@@ -19,7 +19,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "worker/memory/counting_allocator.h"
-#include "worker/models/language_model_maker.h"
+#include "worker/models/language/language_model_maker.h"
 #include "worker/models/seed.h"
 
 namespace muster::models {

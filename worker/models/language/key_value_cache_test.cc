@@ -1,4 +1,4 @@
-#include "worker/models/key_value_cache.h"
+#include "worker/models/language/key_value_cache.h"
 
 #include <algorithm>
 #include <memory>
@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "worker/memory/counting_allocator.h"
-#include "worker/models/language_model_maker.h"
+#include "worker/models/language/language_model_maker.h"
 #include "worker/models/recording_context.h"
 #include "worker/models/seed.h"
 
