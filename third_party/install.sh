@@ -9,9 +9,9 @@ set -euo pipefail
 packages=(
   bazel-bootstrap bazel-rules-java bazel-rules-proto bazel-skylib g++ git
   libabsl-dev libcli11-dev libcurl4-openssl-dev libgloo-dev libgmock-dev libgrpc++-dev libgtest-dev
-  libprotobuf-dev libspdlog-dev libsqlite3-dev libssl-dev libxxhash-dev libyaml-cpp-dev mold
-  nlohmann-json3-dev prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc python3
-  python3-venv zlib1g-dev
+  libpcre2-dev libprotobuf-dev libspdlog-dev libsqlite3-dev libssl-dev libutf8proc-dev libxxhash-dev
+  libyaml-cpp-dev mold nlohmann-json3-dev prometheus-cpp-dev protobuf-compiler
+  protobuf-compiler-grpc python3 python3-venv zlib1g-dev
 )
 # Programs for the tests: the fault suite cuts networks and delays system calls, Clang checks
 # guarded members and fuzzes readers, Debian packages are made and tried in roots of their own, and

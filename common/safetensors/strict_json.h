@@ -5,14 +5,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "nlohmann/json.hpp"
 
 namespace muster::safetensors {
 
-// DATA_LOSS: "not valid JSON" (or not UTF-8), or the first key that appears twice in an object.
+// DATA_LOSS: "not valid JSON" (or not UTF-8), the first key that appears twice in an object, or
+// more than 200 levels of objects and lists, which recursive code could not walk through.
 absl::StatusOr<nlohmann::json> ParseStrictJson(const uint8_t* data, size_t size);
+
+// Returns a value for an error: at most about 80 characters of ASCII, on one line.
+std::string Shown(const nlohmann::json& value);
 
 }  // namespace muster::safetensors
 

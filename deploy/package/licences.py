@@ -9,8 +9,9 @@ import subprocess
 # wheel and the tarball.
 HEADERS = ["libcli11-dev", "nlohmann-json3-dev"]
 ARCHIVES = (
-    "libabsl-dev libc-ares-dev libcurl4-openssl-dev libfmt-dev libgrpc++-dev libprotobuf-dev "
-    "libre2-dev libspdlog-dev libsqlite3-dev libssl-dev libxxhash-dev libyaml-cpp-dev zlib1g-dev"
+    "libabsl-dev libc-ares-dev libcurl4-openssl-dev libfmt-dev libgrpc++-dev libpcre2-dev "
+    "libprotobuf-dev libre2-dev libspdlog-dev libsqlite3-dev libssl-dev libutf8proc-dev "
+    "libxxhash-dev libyaml-cpp-dev zlib1g-dev"
 ).split()
 # The name of the file with the licences.
 FILE = "licences-of-libraries.txt"

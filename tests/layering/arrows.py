@@ -250,7 +250,14 @@ ARROWS = {
     "tests/gpu": ["common", "tests/parity", "tests/process", "worker"],
     "tests/layering": ["client", "coordinator", "worker"],
     "tests/package": ["common", "deploy"],
-    "tests/parity": ["client", "common", "coordinator", "examples", "worker"],
+    "tests/parity": [
+        "client",
+        "common",
+        "coordinator",
+        "examples",
+        "tests/tokenizer",
+        "worker",
+    ],
     "tests/process": [
         "client",
         "coordinator",
@@ -263,6 +270,7 @@ ARROWS = {
     ],
     "tests/python": ["client", "proto", "tests/process"],
     "tests/simulation": ["common", "coordinator", "proto", "worker"],
+    "tests/tokenizer": ["common"],
     # The repository's own folder has only pages.
     "": [],
 }
