@@ -134,7 +134,7 @@ def read_field(message, field, location, number, comments, options, enums):
     elif field.type == Proto.TYPE_ENUM:
         kind = " or ".join(f"`{value}`" for value, _ in values)
     elif field.type == Proto.TYPE_STRING:
-        paths = (rule.INPUT_PATH, rule.OUTPUT_PATH, rule.EXPORTED_FOLDER)
+        paths = (rule.INPUT_PATH, rule.OUTPUT_PATH, rule.FOLDER)
         kind = "path" if rule.text in paths else "text"
     elif field.type == Proto.TYPE_BOOL:
         kind = "`true` or `false`"

@@ -21,6 +21,7 @@ namespace {
 
 struct SampleOptions : SteeringOptions {
   std::string prompt;
+  std::vector<uint32_t> tokens;
   uint32_t max_tokens = 0;
   std::optional<double> temperature;
   std::optional<uint32_t> top_k;
@@ -40,9 +41,12 @@ std::optional<std::vector<uint32_t>> TokenIds(const std::string& text) {
 
 v1::SampleRequest RequestOf(const SampleOptions& options, const v1::ModelSpec& model) {
   v1::SampleRequest request;
-  const bool has_tokenizer = model.tokenizer() != v1::ModelSpec::TOKENIZER_UNSPECIFIED;
+  const bool has_tokenizer =
+      model.has_hf() || model.tokenizer() != v1::ModelSpec::TOKENIZER_UNSPECIFIED;
   const auto ids = has_tokenizer ? std::nullopt : TokenIds(options.prompt);
-  if (ids.has_value()) {
+  if (!options.tokens.empty()) {
+    request.mutable_tokens()->Add(options.tokens.begin(), options.tokens.end());
+  } else if (ids.has_value()) {
     request.mutable_tokens()->Add(ids->begin(), ids->end());
   } else {
     // The coordinator says what is missing if the job has no tokenizer.
@@ -92,15 +96,20 @@ void AddSample(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<SampleOptions>();
   CLI::App* command = app->add_subcommand(
       "sample",
-      "Continue a prompt with the model (gpt2, llama or exported) of a running or paused job as it "
-      "is after "
-      "its current step, without effect on its training, and print what follows the prompt");
+      "Continue a prompt with the model (gpt2, llama, hf or exported) of a running or paused job "
+      "as "
+      "it is after its current step, without effect on its training, and print what follows the "
+      "prompt");
   command->add_option("JOB", options->job, "The job's id")->required();
-  command
-      ->add_option("--prompt", options->prompt,
-                   "A text, if the job file has model.tokenizer; otherwise token ids, such as "
-                   "\"1 2 3\"")
-      ->required();
+  CLI::Option* const prompt =
+      command->add_option("--prompt", options->prompt,
+                          "A text, if the model has a tokenizer (model.hf, model.tokenizer); "
+                          "otherwise token ids, such as \"1 2 3\"");
+  command->add_option("--tokens", options->tokens, "Token ids, such as 1,2,3, in place of --prompt")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->excludes(prompt)
+      ->type_name("IDS");
   command
       ->add_option("--max-tokens", options->max_tokens,
                    "New tokens; the default is 64, or as many as fit into the model's context")
@@ -128,6 +137,10 @@ void AddSample(CLI::App* app, Console* console, ExitCode* code) {
   AddCommonOptions(command, console, options.get());
   AddRetryOption(command, options.get());
   command->callback([=] {
+    if (prompt->empty() && options->tokens.empty()) {
+      *code = FailWith(console, "--prompt is required, or --tokens", kUsage);
+      return;
+    }
     *code = ValidUtf8Prefix(options->prompt) == options->prompt.size()
                 ? Call(console, *options, Sample)
                 : FailWith(console, "--prompt is not valid UTF-8; expected a text, or token ids",

@@ -147,6 +147,15 @@ TEST_F(StageCommandsTest, WithoutATokenizerPromptAndSampleAreTokenIds) {
   }
 }
 
+TEST_F(StageCommandsTest, TokenIdsMayBeGivenToAModelWithATokenizer) {
+  operations_.EndWith("kind: SAMPLE result { sample { step: 7 prompt: [1] tokens: 5 } }");
+  EXPECT_EQ(Muster({"sample", "bytes", "--tokens", "1,2", "--max-tokens", "3"}), kDone);
+  EXPECT_THAT(control_.sample().tokens(), ElementsAre(1, 2));
+  EXPECT_EQ(Muster({"sample", "bytes"}), kUsage);
+  EXPECT_THAT(err(), HasSubstr("--prompt is required, or --tokens"));
+  EXPECT_EQ(Muster({"sample", "bytes", "--tokens", "1", "--prompt", "a"}), kUsage);
+}
+
 TEST_F(StageCommandsTest, ASampleThatFailsOrIsNotAwaitedPrintsNoText) {
   operations_.EndWith("kind: SAMPLE error { code: 'FAILED_PRECONDITION' message: 'not finite' }");
   EXPECT_EQ(Muster({"sample", "ids", "--prompt", "1"}), kOtherError);

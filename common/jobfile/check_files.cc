@@ -38,6 +38,21 @@ std::string Problem(const std::string& path) {
   return other.has_value() ? absl::StrCat(path, ": ", *other) : "";
 }
 
+// The problem with a folder in which a file must exist; empty if there is none.
+std::string ProblemOfFolder(const std::string& folder, const v1::FieldRule& rule) {
+  const std::string file = files::JoinPath(folder, rule.holds());
+  const auto absent = [](const std::string& path) {
+    return access(path.c_str(), F_OK) != 0 && errno == ENOENT;
+  };
+  if (absent(folder)) {
+    return absl::StrCat("there is no folder ", folder, "; allowed: ", rule.allowed());
+  }
+  if (absent(file)) {
+    return absl::StrCat(folder, " has no ", rule.holds(), "; allowed: ", rule.allowed());
+  }
+  return Problem(file);
+}
+
 std::string PathOf(int stage) {
   return absl::StrCat(jobspec::ElementPath("stages", stage), ".predict");
 }
@@ -89,11 +104,11 @@ v1::SpecProblems CheckFiles(const v1::JobSpec& spec) {
       if (!problem.empty()) problems.Add(value.path, absl::StrCat("no checkpoint: ", problem));
       return;
     }
-    const v1::FieldRule::Text text = jobspec::RuleOf(*value.field).text();
-    const bool folder = text == v1::FieldRule::EXPORTED_FOLDER;
-    if (!folder && text != v1::FieldRule::INPUT_PATH) return;
+    const v1::FieldRule& rule = jobspec::RuleOf(*value.field);
+    const bool folder = rule.text() == v1::FieldRule::FOLDER;
+    if (!folder && rule.text() != v1::FieldRule::INPUT_PATH) return;
     const std::string problem =
-        Problem(folder ? files::JoinPath(value.String(), "manifest.json") : value.String());
+        folder ? ProblemOfFolder(value.String(), rule) : Problem(value.String());
     if (!problem.empty()) problems.Add(value.path, problem);
   });
   for (int i = 0; i < spec.stages_size(); ++i) {

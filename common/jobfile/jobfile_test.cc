@@ -156,7 +156,7 @@ seed:
       "job.yaml:4: model.gpt2.heads: found '99999999999', which does not fit; allowed: a whole "
       "number, 1 to 16777216\n"
       "job.yaml:5: model.mlp: only one of gpt2, mlp, llama, convnet, torchscript, plugin, "
-      "exported is allowed, and line 4 has gpt2\n"
+      "exported, hf is allowed, and line 4 has gpt2\n"
       "job.yaml:7: data.train.tokens.dtype: found 'uint8'; allowed: one of: uint16, uint32; "
       "did you "
       "mean uint16?\n"
@@ -291,7 +291,7 @@ TEST(ParseJobFile, AMappingMayHaveTheNameOfAnotherField) {
   EXPECT_THAT(message("  weights_from: {file: w}\n"),
               HasSubstr("j:7: model.weights_from: unknown key"));
   EXPECT_THAT(message("  weights_from: {file: w}\n"),
-              HasSubstr("torchscript, plugin, exported, weights, tokenizer"));
+              HasSubstr("torchscript, plugin, exported, hf, weights, tokenizer"));
 }
 
 TEST(ParseJobFile, RefusesWhatOnlyAShellReplaces) {

@@ -96,8 +96,8 @@ std::map<std::string, std::string> ValuesOf(const v1::JobSpec& spec) {
 }
 
 bool IsBelow(const std::string& path, absl::string_view top) {
-  return path == top || (absl::StartsWith(path, top) &&
-                         (path[top.size()] == '.' || path[top.size()] == '['));
+  return path == top ||
+         (absl::StartsWith(path, top) && (path[top.size()] == '.' || path[top.size()] == '['));
 }
 
 constexpr std::array kMayChange = {
@@ -233,9 +233,8 @@ v1::SpecProblems FixedSettings(const v1::JobSpec& before, const v1::JobSpec& aft
   v1::SpecProblems problems;
   std::set<std::string> told;
   for (const Change& change : Changes(before, after)) {
-    const bool may_change =
-        std::any_of(kMayChange.begin(), kMayChange.end(),
-                    [&](const char* top) { return IsBelow(change.path, top); });
+    const bool may_change = std::any_of(kMayChange.begin(), kMayChange.end(),
+                                        [&](const char* top) { return IsBelow(change.path, top); });
     const std::optional<std::string> why = may_change
                                                ? WhyFixedWithin(before, after, change.path)
                                                : std::optional<std::string>(WhyFixed(change.path));

@@ -36,9 +36,10 @@ uint32_t VocabularyOf(const v1::ModelSpec& model) {
 }
 
 // Chooses the width of tokens by the vocabulary: a writer with 2 bytes for each token would have
-// cut larger tokens silently.
+// cut larger tokens silently. If only the workers know the vocabulary, they choose.
 void ResolveTokens(const v1::ModelSpec& model, v1::DataSet* data) {
   if (!data->has_tokens() || data->tokens().dtype() != v1::TokenData::DTYPE_UNSPECIFIED) return;
+  if (!KnowsVocabulary(model)) return;
   const bool wide = VocabularyOf(model) > 65536;
   data->mutable_tokens()->set_dtype(wide ? v1::TokenData::UINT32 : v1::TokenData::UINT16);
 }
@@ -118,7 +119,11 @@ bool Trains(const v1::JobSpec& spec) {
 }
 
 bool MayGenerate(const v1::ModelSpec& model) {
-  return model.has_gpt2() || model.has_llama() || model.has_exported();
+  return model.has_gpt2() || model.has_llama() || model.has_hf() || model.has_exported();
+}
+
+bool KnowsVocabulary(const v1::ModelSpec& model) {
+  return !model.has_hf() && !model.has_exported() && !model.has_plugin();
 }
 
 std::optional<uint64_t> UnlimitedSteps(const v1::JobSpec& spec) {

@@ -41,9 +41,9 @@ TEST(EmaSpec, AveragesThatWouldNeverBeMadeAreRefused) {
   v1::JobSpec spec = Parse(kGpt2Job);  // 100 steps
   spec.mutable_ema()->set_every(100);
   EXPECT_EQ(ValidateSpec(spec).problems_size(), 0) << FormatProblems(ValidateSpec(spec));
-  ExpectTheOneProblem(
-      spec, {"every", [](v1::JobSpec* broken) { broken->mutable_ema()->set_every(101); },
-             "ema.every", "found 101, but no average would ever be made"});
+  ExpectTheOneProblem(spec,
+                      {"every", [](v1::JobSpec* broken) { broken->mutable_ema()->set_every(101); },
+                       "ema.every", "found 101, but no average would ever be made"});
   // The job may continue the averages of another job.
   spec.mutable_ema()->set_every(101);
   spec.mutable_start()->set_checkpoint("/d/ckpt/a/step-1-g1");

@@ -30,6 +30,10 @@ bool Trains(const v1::JobSpec& spec);
 // knows.
 bool MayGenerate(const v1::ModelSpec& model);
 
+// Returns whether the job file says the model's vocabulary and context, or that it has none. Of a
+// model from a folder or a plug-in, only the workers know.
+bool KnowsVocabulary(const v1::ModelSpec& model);
+
 // The number of optimizer steps of all fit stages, if none ends early. Absent if a stage counts in
 // epochs: then the number is known only after the data are opened.
 std::optional<uint64_t> TotalSteps(const v1::JobSpec& spec);

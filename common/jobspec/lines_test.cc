@@ -1,10 +1,9 @@
-#include "common/jobspec/changes.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "common/jobspec/changes.h"
 #include "proto/muster/v1/job_spec.pb.h"
 
 namespace muster::jobspec {

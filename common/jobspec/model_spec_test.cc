@@ -195,9 +195,9 @@ INSTANTIATE_TEST_SUITE_P(
                ScriptOfRows(s)->add_inputs(2);
                s->mutable_model()->set_tokenizer(v1::ModelSpec::BYTES);
              },
-             "model.tokenizer", "allowed: with gpt2, llama or exported"},
+             "model.tokenizer", "allowed: with gpt2, llama, hf or exported"},
         Case{"ContextOfABuiltInModel", [](auto* s) { s->mutable_model()->set_context(8); },
-             "model.context", "found 8 with the model gpt2; allowed: only with exported"},
+             "model.context", "found 8 with the model gpt2; allowed: only with hf and exported"},
         Case{"TokenizerOfASmallVocabulary",
              [](auto* s) {
                Gpt2(s)->set_vocab_size(255);

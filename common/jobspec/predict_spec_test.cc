@@ -134,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(
                    *s->add_stages() = generates;
                  },
                  "stages[3].predict.generate",
-                 "found with the model mlp; allowed: with gpt2, llama and"},
+                 "found with the model mlp; allowed: with gpt2, llama, hf and"},
         SpecCase{"ClassesOfNumbers",
                  [](auto* s) {
                    MakeRows(s);

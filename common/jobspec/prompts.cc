@@ -10,12 +10,14 @@
 #include "common/problems/problems.h"
 #include "common/safetensors/strict_json.h"
 #include "common/status/status.h"
+#include "common/tokenizer/bytes.h"
 #include "nlohmann/json.hpp"
 
 namespace muster::jobspec {
 namespace {
 
-constexpr char kShape[] = "expected a list of lists of token ids, such as [[1, 2], [3]]";
+constexpr char kShape[] =
+    "expected a list of lists of token ids, such as [[1, 2], [3]], or of texts";
 
 // The value that was found, short enough for a message.
 std::string Found(const nlohmann::json& value) {
@@ -68,10 +70,14 @@ absl::StatusOr<Prompts> ParsePrompts(const std::string& text) {
   Prompts prompts;
   for (const nlohmann::json& one : *json) {
     const std::string name = NameOf(prompts.size());
+    if (one.is_string()) {
+      prompts.emplace_back(one.get<std::string>());
+      continue;
+    }
     if (!one.is_array()) {
       return absl::InvalidArgumentError(absl::StrCat(name, ": ", kShape, ", found ", Found(one)));
     }
-    std::vector<int64_t>& prompt = prompts.emplace_back();
+    std::vector<int64_t> prompt;
     for (const nlohmann::json& token : one) {
       const bool id = token.is_number_unsigned() &&
                       token.get<uint64_t>() <= std::numeric_limits<uint32_t>::max();
@@ -81,6 +87,7 @@ absl::StatusOr<Prompts> ParsePrompts(const std::string& text) {
       }
       prompt.push_back(token.get<int64_t>());
     }
+    prompts.emplace_back(std::move(prompt));
   }
   return prompts;
 }
@@ -91,15 +98,14 @@ absl::StatusOr<Prompts> ReadPrompts(const std::string& path) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": found ", file.size(), " bytes; allowed: at most ", kMostPromptBytes));
   }
-  RETURN_IF_ERROR(
-      filekind::CheckKind(path, file.data(), file.size(), filekind::Wanted::kJson));
+  RETURN_IF_ERROR(filekind::CheckKind(path, file.data(), file.size(), filekind::Wanted::kJson));
   auto prompts = ParsePrompts({reinterpret_cast<const char*>(file.data()), file.size()});
   if (!prompts.ok()) return Annotate(prompts.status(), path);
   return prompts;
 }
 
-Prompts PromptsOf(const v1::GenerateSpec& generate) {
-  Prompts prompts;
+TokenLists PromptsOf(const v1::GenerateSpec& generate) {
+  TokenLists prompts;
   for (const v1::PromptSpec& prompt : generate.prompts()) {
     prompts.emplace_back(prompt.tokens().begin(), prompt.tokens().end());
   }
@@ -115,7 +121,19 @@ absl::Status CheckPrompts(const Prompts& prompts, const v1::ModelSpec& model,
   }
   Problems problems;
   for (size_t i = 0; i < prompts.size(); ++i) {
-    CheckPrompt(NameOf(i), prompts[i], *limits, generate.max_tokens(), &problems);
+    const std::string name = NameOf(i);
+    std::vector<int64_t> tokens;
+    if (const auto* text = std::get_if<std::string>(&prompts[i])) {
+      if (model.tokenizer() != v1::ModelSpec::BYTES) {
+        problems.Add(name + ": is a text; allowed: with model.tokenizer, otherwise token ids");
+        continue;
+      }
+      const auto bytes = tokenizer::TokensOfBytes(*text);
+      tokens.assign(bytes.begin(), bytes.end());
+    } else {
+      tokens = std::get<std::vector<int64_t>>(prompts[i]);
+    }
+    CheckPrompt(name, tokens, *limits, generate.max_tokens(), &problems);
   }
   if (problems.count() == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(problems.Text());

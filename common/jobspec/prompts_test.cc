@@ -14,10 +14,30 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(Prompts, ListsOfTokenIdsAreRead) {
-  const auto prompts = ParsePrompts(" [[1, 4294967295],\n[], [0]] ");
+TEST(Prompts, ListsOfTokenIdsAndTextsAreRead) {
+  const auto prompts = ParsePrompts(" [[1, 4294967295],\n[], \"Once\", [0]] ");
   ASSERT_TRUE(prompts.ok()) << prompts.status();
-  EXPECT_THAT(*prompts, ElementsAre(ElementsAre(1, 4294967295), ElementsAre(), ElementsAre(0)));
+  using Ids = std::vector<int64_t>;
+  EXPECT_THAT(*prompts, ElementsAre(Ids{1, 4294967295}, Ids{}, std::string("Once"), Ids{0}));
+}
+
+TEST(Prompts, ATextNeedsATokenizer) {
+  v1::ModelSpec model;
+  model.mutable_gpt2()->set_vocab_size(300);
+  model.mutable_gpt2()->set_context(8);
+  v1::GenerateSpec generate;
+  generate.set_max_tokens(4);
+  const auto check = [&](const std::string& text) {
+    return std::string(CheckPrompts({text}, model, generate).message());
+  };
+  EXPECT_THAT(check("abc"), HasSubstr("prompts[0]: is a text; allowed: with model.tokenizer"));
+  model.set_tokenizer(v1::ModelSpec::BYTES);
+  EXPECT_EQ(check("abcd"), "");
+  EXPECT_THAT(check("abcde"), HasSubstr("prompts[0]: found 5 tokens and 4 new ones"));
+  EXPECT_THAT(check(""), HasSubstr("prompts[0]: is empty"));
+  // Only the workers know the tokenizer of a folder.
+  model.set_hf("/folder");
+  EXPECT_EQ(check("abcde"), "");
 }
 
 TEST(Prompts, AnErrorSaysWhere) {
@@ -25,10 +45,11 @@ TEST(Prompts, AnErrorSaysWhere) {
       {"[[1, 2]", "not valid JSON"},
       {"", "not valid JSON"},
       {R"({"prompts": [[1]]})",
-       "expected a list of lists of token ids, such as [[1, 2], [3]], "
+       "expected a list of lists of token ids, such as [[1, 2], [3]], or of texts, "
        "found a mapping"},
       {"[1, 2]",
-       "prompts[0]: expected a list of lists of token ids, such as [[1, 2], [3]], found 1"},
+       "prompts[0]: expected a list of lists of token ids, such as [[1, 2], [3]], or of texts, "
+       "found 1"},
       {"[[1], [2, -1]]", "prompts[1]: token 1: expected a token id, found -1"},
       {"[[1.5]]", "prompts[0]: token 0: expected a token id, found 1.5"},
       {"[[4294967296]]", "found 4294967296"},

@@ -75,8 +75,8 @@ std::string AllowedText(const v1::FieldRule& rule) {
     case v1::FieldRule::INPUT_PATH:
     case v1::FieldRule::OUTPUT_PATH:
       return "a path";
-    case v1::FieldRule::EXPORTED_FOLDER:
-      return "the path of a folder that muster.export wrote";
+    case v1::FieldRule::FOLDER:
+      return "the path of a folder";
     case v1::FieldRule::DURATION:
       return kAllowedDurations;
     case v1::FieldRule::PATTERN:
@@ -242,7 +242,7 @@ class RuleChecker {
     switch (rule.text()) {
       case v1::FieldRule::INPUT_PATH:
       case v1::FieldRule::OUTPUT_PATH:
-      case v1::FieldRule::EXPORTED_FOLDER:
+      case v1::FieldRule::FOLDER:
         if (text.empty()) return found("is empty");
         if (text[0] != '/') {
           problems_.Add(value.path, absl::StrCat("found '", text, "'; allowed: an absolute path"));
@@ -288,7 +288,7 @@ const v1::FieldRule& RuleOf(const FieldDescriptor& field) {
 bool IsPath(const FieldDescriptor& field) {
   const v1::FieldRule::Text text = RuleOf(field).text();
   return text == v1::FieldRule::INPUT_PATH || text == v1::FieldRule::OUTPUT_PATH ||
-         text == v1::FieldRule::EXPORTED_FOLDER;
+         text == v1::FieldRule::FOLDER;
 }
 
 void FillDefaults(Message* message) {
@@ -341,7 +341,7 @@ std::vector<std::pair<std::string, std::string>> InputFiles(const v1::JobSpec& s
   std::vector<std::pair<std::string, std::string>> inputs;
   ForEachValue(spec, [&](const FieldValue& value) {
     const v1::FieldRule::Text text = RuleOf(*value.field).text();
-    if (text == v1::FieldRule::INPUT_PATH || text == v1::FieldRule::EXPORTED_FOLDER) {
+    if (text == v1::FieldRule::INPUT_PATH || text == v1::FieldRule::FOLDER) {
       inputs.emplace_back(value.path, value.String());
     }
   });

@@ -86,7 +86,7 @@ size_t LongestText(const FieldDescriptor& field) {
     case v1::FieldRule::INPUT_PATH:
     case v1::FieldRule::OUTPUT_PATH:
     case v1::FieldRule::CHECKPOINT:
-    case v1::FieldRule::EXPORTED_FOLDER:
+    case v1::FieldRule::FOLDER:
     case v1::FieldRule::DURATION:
     case v1::FieldRule::JOB_NAME:
     case v1::FieldRule::TEXT_UNSPECIFIED:

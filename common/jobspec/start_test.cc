@@ -1,10 +1,9 @@
-#include "common/jobspec/rules.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 
 #include "common/jobspec/gpt2_job.h"
+#include "common/jobspec/rules.h"
 #include "common/jobspec/spec_case.h"
 
 namespace muster::jobspec {

@@ -55,10 +55,10 @@ TEST(TrainingSettings, LeaveOutTheEndOfTheirOwnStages) {
 }
 
 TEST(TrainingSettings, AreTheSameAfterJson) {
-  const v1::JobSpec spec = ResolveDefaults(Parse(Job(
-      std::string(kSgd) +
-      "seed: 18446744073709551615 clip_grad_norm: 0.1 precision: FLOAT16 ema { decay: 0.99 } "
-      "trainable { rules { freeze: \"*\" } rules { unfreeze: \"b\" } }")));
+  const v1::JobSpec spec = ResolveDefaults(Parse(
+      Job(std::string(kSgd) +
+          "seed: 18446744073709551615 clip_grad_norm: 0.1 precision: FLOAT16 ema { decay: 0.99 } "
+          "trainable { rules { freeze: \"*\" } rules { unfreeze: \"b\" } }")));
   const auto back = TrainingSettingsFromJson(TrainingSettingsJson(spec));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_TRUE(MessageDifferencer::Equals(*back, TrainingSettings(spec))) << back->DebugString();
@@ -72,11 +72,11 @@ TEST(TrainingSettings, OfANewerProgramAreReadAsFarAsTheyAreKnown) {
 }
 
 TEST(TakeLeftOut, TakesWhatTheFileDoesNotWrite) {
-  const v1::JobSpec other = SettingsOf(Job(
-      "optimizer { adamw { lr: 0.5 betas: [0.8, 0.9] } "
-      "groups { match: \"*bias\" weight_decay: 0 } } "
-      "batch { per_rank: 4 accumulate: 3 order: SEQUENTIAL } seed: 7 clip_grad_norm: 1 "
-      "schedule { constant { warmup_steps: 5 } }"));
+  const v1::JobSpec other = SettingsOf(
+      Job("optimizer { adamw { lr: 0.5 betas: [0.8, 0.9] } "
+          "groups { match: \"*bias\" weight_decay: 0 } } "
+          "batch { per_rank: 4 accumulate: 3 order: SEQUENTIAL } seed: 7 clip_grad_norm: 1 "
+          "schedule { constant { warmup_steps: 5 } }"));
   const TakenSettings taken = TakeLeftOut(
       Parse(Job("optimizer { adamw { lr: 0.002 weight_decay: 0.2 } } batch { per_rank: 8 }")),
       other);
@@ -117,8 +117,8 @@ TEST(TakeLeftOut, AListOfTheFileReplacesTheOther) {
 }
 
 TEST(TakeLeftOut, AnotherChoiceOfTheFileReplacesTheWhole) {
-  const v1::JobSpec other = SettingsOf(
-      Job(std::string(kSgd) + "schedule { linear { warmup_steps: 3 min_ratio: 0.1 } }"));
+  const v1::JobSpec other =
+      SettingsOf(Job(std::string(kSgd) + "schedule { linear { warmup_steps: 3 min_ratio: 0.1 } }"));
   const TakenSettings taken =
       TakeLeftOut(Parse(Job(std::string(kSgd) + "schedule { constant {} }")), other);
   EXPECT_TRUE(taken.spec.schedule().has_constant());
@@ -144,8 +144,8 @@ TEST(TakeLeftOut, TheEndOfTheScheduleIsThatOfTheOwnStages) {
 }
 
 TEST(TakeLeftOut, WhatDoesNotGoWithTheFileIsNotTaken) {
-  const v1::JobSpec uneven = SettingsOf(Job(
-      std::string(kSgd) + "uneven_inputs { stop_at_first {} } precision: FLOAT16"));
+  const v1::JobSpec uneven =
+      SettingsOf(Job(std::string(kSgd) + "uneven_inputs { stop_at_first {} } precision: FLOAT16"));
   ASSERT_EQ(uneven.batch().last(), v1::BatchSpec::UNEVEN);
   const auto taken = [&](const std::string& more) {
     return TakeLeftOut(Parse(Job("optimizer { sgd { lr: 0.5 } } " + more)), uneven).spec;
@@ -156,9 +156,11 @@ TEST(TakeLeftOut, WhatDoesNotGoWithTheFileIsNotTaken) {
   EXPECT_TRUE(taken("batch { per_rank: 1 }").has_loss_scale());
   EXPECT_FALSE(taken("precision: FLOAT32 batch { per_rank: 1 }").has_loss_scale());
   const v1::JobSpec dropped = SettingsOf(Job(kSgd));
-  const v1::JobSpec own = TakeLeftOut(
-      Parse(Job("optimizer { sgd { lr: 0.5 } } batch { per_rank: 1 } uneven_inputs {join {}}")),
-      dropped).spec;
+  const v1::JobSpec own =
+      TakeLeftOut(
+          Parse(Job("optimizer { sgd { lr: 0.5 } } batch { per_rank: 1 } uneven_inputs {join {}}")),
+          dropped)
+          .spec;
   EXPECT_EQ(ResolveDefaults(own).batch().last(), v1::BatchSpec::UNEVEN);
 }
 

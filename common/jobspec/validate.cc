@@ -64,9 +64,9 @@ class Validator {
   void Model() {
     const v1::ModelSpec& model = spec_.model();
     if (model.kind_case() == v1::ModelSpec::KIND_NOT_SET) return;
-    if (model.context() > 0 && !model.has_exported()) {
+    if (model.context() > 0 && !model.has_exported() && !model.has_hf()) {
       Add("model.context", absl::StrCat("found ", model.context(), " with the model ",
-                                        KindOf(model), "; allowed: only with exported"));
+                                        KindOf(model), "; allowed: only with hf and exported"));
     }
     switch (model.kind_case()) {
       case v1::ModelSpec::kGpt2:
@@ -79,6 +79,7 @@ class Validator {
         return Torchscript(model.torchscript());
       case v1::ModelSpec::kMlp:
       case v1::ModelSpec::kExported:
+      case v1::ModelSpec::kHf:
       case v1::ModelSpec::kPlugin:
       case v1::ModelSpec::KIND_NOT_SET:
         return;
@@ -91,11 +92,10 @@ class Validator {
     if (model.tokenizer() == v1::ModelSpec::TOKENIZER_UNSPECIFIED) return;
     if (!MayGenerate(model)) {
       return Add("model.tokenizer",
-                 "is for samples, which this model cannot give; allowed: with gpt2, llama or "
+                 "is for samples, which this model cannot give; allowed: with gpt2, llama, hf or "
                  "exported");
     }
-    // Only the worker knows the vocabulary of an exported model.
-    if (model.has_exported()) return;
+    if (!KnowsVocabulary(model)) return;
     const uint32_t tokens =
         model.has_gpt2() ? model.gpt2().vocab_size() : model.llama().vocab_size();
     if (model.tokenizer() != v1::ModelSpec::BYTES || tokens == 0 || tokens >= 256) return;
@@ -106,8 +106,11 @@ class Validator {
 
   void Weights() {
     const v1::ModelSpec& model = spec_.model();
-    if (!model.has_weights_from()) return;
     const std::string path = "model.weights";
+    if (model.has_hf() && (model.has_weights_from() || !model.weights().empty())) {
+      Add(path, "found with hf, whose folder has the weights; allowed: one of them");
+    }
+    if (!model.has_weights_from()) return;
     if (!model.weights().empty()) Add(path, "found a path and a mapping; allowed: one of them");
     const auto& rename = model.weights_from().rename();
     // Checks in the order of the names.
@@ -276,7 +279,8 @@ class Validator {
   void Loss() {
     if (!spec_.loss().has_mse()) return;
     const v1::ModelSpec& model = spec_.model();
-    if (model.has_gpt2() || model.has_llama() || model.torchscript().vocab_size() > 0) {
+    const bool tokens = model.has_gpt2() || model.has_llama() || model.has_hf();
+    if (tokens || model.torchscript().vocab_size() > 0) {
       Add("loss", "found mse, but the model gives logits of tokens; allowed: cross_entropy");
     }
   }

@@ -14,6 +14,7 @@ enum class Reads { kTokens, kRows, kUnknown };
 Reads WhatReads(const v1::ModelSpec& model) {
   switch (model.kind_case()) {
     case v1::ModelSpec::kGpt2:
+    case v1::ModelSpec::kHf:
     case v1::ModelSpec::kLlama:
       return Reads::kTokens;
     case v1::ModelSpec::kMlp:

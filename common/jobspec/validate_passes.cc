@@ -84,11 +84,11 @@ class PassesValidator {
     // A stage that is cut short for a trial (limit_steps) may be too short.
     const uint32_t length = LengthOf(fit);
     if (length == 0 || fit.validate_every() <= length) return;
-    problems_->Add(path + ".validate_every",
-                   absl::StrCat("found ", fit.validate_every(), ", but ", rule,
-                                " needs a validation pass, and the stage has ", length,
-                                fit.has_epochs() ? " epochs" : " steps", "; allowed: 1 to ",
-                                length));
+    problems_->Add(
+        path + ".validate_every",
+        absl::StrCat("found ", fit.validate_every(), ", but ", rule,
+                     " needs a validation pass, and the stage has ", length,
+                     fit.has_epochs() ? " epochs" : " steps", "; allowed: 1 to ", length));
   }
 
   // Refuses numbers of different metrics, which cannot be compared.

@@ -55,7 +55,7 @@ class PredictValidator {
     const v1::ModelSpec& model = spec_.model();
     if (model.kind_case() != v1::ModelSpec::KIND_NOT_SET && !MayGenerate(model)) {
       Add(path, absl::StrCat("found with the model ", KindOf(model),
-                             "; allowed: with gpt2, llama and exported"));
+                             "; allowed: with gpt2, llama, hf and exported"));
     }
     if (generate.has_top_k() && !generate.has_temperature()) {
       Add(path + ".top_k", absl::StrCat("found ", generate.top_k(),
@@ -73,7 +73,8 @@ class PredictValidator {
     for (const v1::PromptSpec& prompt : generate.prompts()) {
       if (prompt.tokens().empty()) return;  // another check reports it
     }
-    const absl::Status status = CheckPrompts(PromptsOf(generate), model, generate);
+    const TokenLists given = PromptsOf(generate);
+    const absl::Status status = CheckPrompts(Prompts(given.begin(), given.end()), model, generate);
     if (!status.ok()) Add(prompts, std::string(status.message()));
   }
 

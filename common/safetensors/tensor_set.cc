@@ -1,5 +1,7 @@
 #include "common/safetensors/tensor_set.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <set>
 #include <string>
@@ -152,6 +154,13 @@ std::string TensorSet::Describe(const StoredTensor& tensor) const {
     }
   }
   return absl::StrCat("'", tensor.name(), "'");
+}
+
+std::string PathOfModel(const std::string& folder) {
+  const std::string file = files::JoinPath(folder, "model.safetensors");
+  const std::string index = file + ".index.json";
+  const auto exists = [](const std::string& path) { return access(path.c_str(), F_OK) == 0; };
+  return !exists(file) && exists(index) ? index : file;
 }
 
 }  // namespace muster::safetensors

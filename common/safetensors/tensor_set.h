@@ -24,6 +24,10 @@ using Index = std::map<std::string, std::string>;
 //   the list.
 absl::StatusOr<Index> ParseIndex(const uint8_t* data, size_t size, const std::string& path);
 
+// Returns the path of the weights in a model folder of transformers: model.safetensors, or
+// model.safetensors.index.json if only the index exists.
+std::string PathOfModel(const std::string& folder);
+
 // A tensor in one of the set's files; valid as long as the set.
 struct StoredTensor {
   const File* file;

@@ -23,6 +23,16 @@ std::string IndexError(const std::string& text,
   return std::string(index.status().message());
 }
 
+TEST(PathOfModelTest, OneFileComesBeforeAnIndex) {
+  const files::TempDir folder;
+  const std::string file = folder.Path("model.safetensors"), index = file + ".index.json";
+  EXPECT_EQ(PathOfModel(folder.path()), file);
+  ASSERT_TRUE(files::WriteAtomically(index, "{}").ok());
+  EXPECT_EQ(PathOfModel(folder.path()), index);
+  ASSERT_TRUE(files::WriteAtomically(file, "").ok());
+  EXPECT_EQ(PathOfModel(folder.path()), file);
+}
+
 TEST(IndexTest, WhatIsNoIndexSaysWhatWasExpectedAndFound) {
   const std::string start = "i.json: not a safetensors index: ";
   for (const char* text :

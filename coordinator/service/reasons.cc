@@ -9,7 +9,7 @@ const std::map<absl::string_view, absl::string_view>& NextSteps() {
       {"AT_STEP_INVALID", "Choose a step that the job can reach."},
       {"BACKUP_FAILED", "Look at the disk of the coordinator, then try again."},
       {"BACKUP_RUNNING", "Try again when the other backup is done."},
-      {"CANNOT_GENERATE", "Only gpt2, llama and exported language models continue prompts."},
+      {"CANNOT_GENERATE", "Only gpt2, llama, hf and exported language models continue prompts."},
       {"CERTIFICATE_REVOKED", "Ask whoever issues certificates for a new one."},
       {"CHECKPOINT_NOT_FOUND", "Name the step of a checkpoint that Job.checkpoints lists."},
       {"CLIENT_GONE", "Nothing: the client ended the call."},

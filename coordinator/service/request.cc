@@ -57,7 +57,7 @@ absl::Status Check(const v1::JobSpec& spec, const std::string& job, int need) {
       if (jobspec::MayGenerate(spec.model())) return absl::OkStatus();
       return Lacks("CANNOT_GENERATE",
                    absl::StrCat("the model of job '", job,
-                                "' cannot continue a prompt: it is none of gpt2, llama and "
+                                "' cannot continue a prompt: it is none of gpt2, llama, hf and "
                                 "exported"));
     default:
       return absl::OkStatus();

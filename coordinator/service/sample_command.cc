@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/jobspec/jobspec.h"
 #include "common/tokenizer/bytes.h"
 #include "coordinator/membership/refusal.h"
 
@@ -56,10 +57,10 @@ absl::Status CheckTokens(const v1::SampleCommand& sample, uint32_t vocabulary, u
 }
 
 // Checks the prompt, and sets the number of new tokens if the request does not. Only the workers
-// know the vocabulary and the context of an exported model.
+// know the vocabulary and the context of a model from a folder.
 absl::Status CheckRoom(const v1::ModelSpec& model, v1::SampleCommand* sample) {
-  if (model.has_exported()) {
-    if (sample->tokens().empty()) return Invalid(kNoPrompt);
+  if (!jobspec::KnowsVocabulary(model)) {
+    if (sample->tokens().empty() && sample->text().empty()) return Invalid(kNoPrompt);
     if (sample->max_tokens() == 0) sample->set_usual_tokens(kUsualNewTokens);
     return absl::OkStatus();
   }
@@ -84,8 +85,11 @@ absl::StatusOr<v1::SampleCommand> SampleCommandOf(const v1::SampleRequest& reque
   if (absl::Status bad = CheckSettings(request); !bad.ok()) return bad;
   v1::SampleCommand sample;
   *sample.mutable_tokens() = request.tokens();
-  if (!request.text().empty()) {
-    if (model.tokenizer() != v1::ModelSpec::BYTES) {
+  const bool bytes = model.tokenizer() == v1::ModelSpec::BYTES;
+  if (!request.text().empty() && !bytes && (model.has_hf() || model.has_exported())) {
+    sample.set_text(request.text());
+  } else if (!request.text().empty()) {
+    if (!bytes) {
       return Refuse(absl::StatusCode::kFailedPrecondition, "NO_TOKENIZER",
                     absl::StrCat("the prompt is a text, but the model of job '", job_id,
                                  "' has no tokenizer; expected token ids, such as \"1 2 3\", or "

@@ -55,6 +55,19 @@ TEST(SampleCommand, TheWorkersFitThePromptOfAnExportedModelIntoItsContext) {
               HasSubstr("the prompt is empty"));
 }
 
+TEST(SampleCommand, TheWorkersMakeTokensOfATextForAModelFromAFolder) {
+  for (const char* model : {"hf: '/m'", "exported: '/m'"}) {
+    const auto sample = Sample("text: 'Once'", model);
+    ASSERT_TRUE(sample.ok()) << sample.status();
+    EXPECT_EQ(sample->text(), "Once");
+    EXPECT_EQ(sample->usual_tokens(), 64u);
+    EXPECT_THAT(sample->tokens(), ::testing::IsEmpty());
+  }
+  const auto bytes = Sample("text: 'a'", "hf: '/m' tokenizer: BYTES");
+  EXPECT_THAT(bytes->tokens(), ElementsAre(97));
+  EXPECT_EQ(bytes->text(), "");
+}
+
 TEST(SampleCommand, KeepsItsSettings) {
   const auto drawn = Sample("tokens: 1 temperature: 0.5 top_k: 3 seed: 18446744073709551615", kIds);
   ASSERT_TRUE(drawn.ok()) << drawn.status();

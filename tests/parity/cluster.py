@@ -129,6 +129,12 @@ class Cluster:
     def job(self, job_id):
         return json.loads(self.ask("get", job_id, "-o", "json"))
 
+    def await_state(self, job_id, state):
+        deadline = time.monotonic() + bound(60)
+        while self.job(job_id)["state"] != state:
+            assert time.monotonic() < deadline, self.job(job_id)
+            time.sleep(0.05)
+
     def stop(self, job_id):
         self.ask("stop", job_id)
         self.ask("wait", job_id, "--timeout", f"{bound(60):.0f}s", check=False)

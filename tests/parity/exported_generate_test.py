@@ -4,7 +4,6 @@ job chooses the length of samples where the export leaves it free.
 Both sides compute in float32: a token differs only where two logits are as near as rounding."""
 
 import json
-import time
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
-from tests.bazel import bound
 from tests.parity import exported_models, shared_cluster, twin
 from tests.parity import exported_zoo as zoo
 from tests.parity.exported_job import job
@@ -99,10 +97,7 @@ def test_a_paused_job_shows_what_its_model_says(cluster, tmp_path):
     spec = job(tmp_path, "qwen3", strategy={"fsdp": {}}, stages=[{"fit": {"steps": 4000}}])
     cluster.submit(spec | {"checkpoint": {"directory": str(tmp_path / "checkpoints")}}, "talks")
     cluster.ask("pause", "talks")
-    deadline = time.monotonic() + bound(60)
-    while cluster.job("talks")["state"] != "PAUSED":
-        assert time.monotonic() < deadline, cluster.job("talks")
-        time.sleep(0.05)
+    cluster.await_state("talks", "PAUSED")
     found = cluster.ask("sample", "talks", "--prompt", "3 1 4", "--max-tokens", "5")
     usual = cluster.ask("sample", "talks", "--prompt", "3 1 4")
     cluster.ask("consolidate", "talks", "--out", tmp_path / "model", "--wait")

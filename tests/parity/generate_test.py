@@ -53,30 +53,12 @@ MODELS = {
 }
 
 
-def follow_the_text(model):
-    """Values with which each token depends on the whole text before it: strong attention, and
-    neither embeddings nor biases that outweigh it. Other models repeat one token, which would hide
-    mistakes."""
-    with torch.no_grad():
-        for name, parameter in logits.random_values(model).named_parameters():
-            if parameter.dim() == 1:
-                if name.endswith(".bias"):
-                    parameter.mul_(0.1)
-                else:
-                    parameter.add_(1)
-            elif "wte" in name or "embed_tokens" in name:
-                parameter.mul_(0.1)
-            elif "attn" in name:
-                parameter.mul_(3)
-    return model
-
-
 class Case:
     def __init__(self, kind, options, folder):
         self.kind = kind
         self.options = options
         self.folder = folder
-        self.model = follow_the_text(MODELS[kind](options))
+        self.model = logits.follow_the_text(MODELS[kind](options))
         self.model.save_pretrained(folder / "model")
         generator = torch.Generator().manual_seed(5)
         self.prompts = [

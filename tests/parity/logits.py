@@ -22,6 +22,26 @@ def random_values(model, seed=1):
     return model.eval()
 
 
+def follow_the_text(model):
+    """Values with which each token depends on the whole text before it: strong attention, and
+    neither embeddings nor biases that outweigh it. Other models repeat one token, which would hide
+    mistakes."""
+    with torch.no_grad():
+        for name, parameter in random_values(model).named_parameters():
+            if parameter.dim() == 1:
+                if name.endswith(".bias"):
+                    parameter.mul_(0.1)
+                else:
+                    parameter.add_(1)
+                if "_norm." in name and "attn" in name:  # of the heads of queries and keys
+                    parameter.mul_(3)
+            elif "wte" in name or "embed_tokens" in name:
+                parameter.mul_(0.1)
+            elif "attn" in name:
+                parameter.mul_(3)
+    return model
+
+
 def random_tokens(options, batch=3):
     generator = torch.Generator().manual_seed(2)
     return torch.randint(options["vocab_size"], (batch, options["context"]), generator=generator)

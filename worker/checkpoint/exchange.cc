@@ -129,4 +129,11 @@ absl::Status Combine(const std::vector<PartResult>& results) {
   return absl::Status(code, problems.Text());
 }
 
+absl::Status TellAll(comm::Communicator& communicator, const absl::Status& status, const char* what,
+                     int64_t step, absl::Status* told) {
+  ASSIGN_OR_RETURN(const auto results, Exchange(communicator, ToResult(status), what, step));
+  *told = results[0].status();
+  return absl::OkStatus();
+}
+
 }  // namespace muster::checkpoint

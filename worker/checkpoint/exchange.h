@@ -39,6 +39,11 @@ absl::Status Combine(const std::vector<PartResult>& results);
 absl::StatusOr<std::string> TellAll(comm::Communicator& communicator, const std::string& text,
                                     const char* what);
 
+// Sets `told` on all ranks to rank 0's `status`; the texts of errors are cut as in Exchange.
+// Collective; an error is the communicator's.
+absl::Status TellAll(comm::Communicator& communicator, const absl::Status& status, const char* what,
+                     int64_t step, absl::Status* told);
+
 }  // namespace muster::checkpoint
 
 #endif  // MUSTER_WORKER_CHECKPOINT_EXCHANGE_H_

@@ -152,6 +152,13 @@ Reader::Values AllowedFor(const at::Tensor& tensor) {
   return finite ? Reader::Values::kFinite : Reader::Values::kAny;
 }
 
+// Returns whether the first rows of a tensor of this shape are a tensor of the model.
+bool HasMoreRows(const std::vector<int64_t>& shape, const at::Tensor& tensor) {
+  if (static_cast<int64_t>(shape.size()) != tensor.dim() || shape.empty()) return false;
+  const at::IntArrayRef found(shape);
+  return found[0] > tensor.size(0) && found.slice(1) == tensor.sizes().slice(1);
+}
+
 // Adds each tensor that is taken to the target for which it is meant.
 void FindSources(const TensorSet& set, const WeightsOptions& options, const models::Model& model,
                  std::vector<Target>* targets, WeightsReport* report, Problems* problems) {
@@ -184,7 +191,10 @@ void FindSources(const TensorSet& set, const WeightsOptions& options, const mode
     Target& target = (*targets)[found->second];
     target.sources.push_back(source);
     const Entry& entry = *source.entry;
-    if (at::IntArrayRef(entry.shape) != target.tensor.sizes()) {
+    if (name.first_rows && HasMoreRows(entry.shape, target.tensor)) {
+      report->shortened.push_back(absl::StrCat("'", names[i], "' from ", entry.shape[0], " to ",
+                                               target.tensor.size(0), " rows"));
+    } else if (at::IntArrayRef(entry.shape) != target.tensor.sizes()) {
       problems->Add(absl::StrCat(described, ": expected the shape ",
                                  ShapeString(target.tensor.sizes().vec()), ", found ",
                                  ShapeString(entry.shape)));
@@ -240,6 +250,7 @@ std::string Few(const char* what, const std::vector<std::string>& names, const c
 std::string Describe(const WeightsReport& report) {
   return absl::StrCat(Few("tensors taken", report.taken, "'"), "; ",
                       Few("of these renamed", report.renamed, ""), "; ",
+                      Few("of these shortened", report.shortened, ""), "; ",
                       Few("ignored", report.ignored, "'"), "; ",
                       Few("left at their initial values", report.initial, "'"));
 }

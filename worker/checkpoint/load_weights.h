@@ -35,6 +35,8 @@ struct WeightsOptions {
 struct WeightsReport {
   std::vector<std::string> taken;    // the names in the file
   std::vector<std::string> renamed;  // of the taken ones: "'a' to 'b'"
+  // Of the taken ones those of which the model has only the first rows: "'a' from 4 to 2 rows".
+  std::vector<std::string> shortened;
   std::vector<std::string> ignored;  // not matched by `take`, or constants of the model
   std::vector<std::string> initial;  // parameters and buffers that keep their initial values
   // The differences between the config.json beside the file and the model, if they are no error.

@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "ATen/core/IListRef.h"
 #include "ATen/core/Tensor.h"
+#include "ATen/ops/cat.h"
 #include "ATen/ops/full.h"
 #include "absl/status/status.h"
 #include "common/files/files.h"
@@ -42,6 +44,25 @@ TEST_F(WeightsTest, FilesOfTheBareTransformerWithOldBuffersLoad) {
   const auto model = Gpt2(2);
   ASSERT_TRUE(Load(File(tensors), *model).ok());
   EXPECT_TRUE(Same(*model, *Gpt2(1)));
+}
+
+TEST_F(WeightsTest, AModelWithFewerPositionsTakesTheFirstOnes) {
+  auto tensors = Tensors(*Gpt2(1));
+  const at::Tensor positions = tensors[1].second;
+  ASSERT_EQ(tensors[1].first, "transformer.wpe.weight");
+  tensors[1].second = at::cat({positions, at::full({2, positions.size(1)}, 9, at::kFloat)});
+  const auto model = Gpt2(2);
+  const auto loaded = LoadWeights({.path = File(tensors)}, *model);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_TRUE(Same(*model, *Gpt2(1)));
+  EXPECT_THAT(Describe(loaded->report()),
+              HasSubstr("of these shortened: 1 ('transformer.wpe.weight' from"));
+  // Only rows of positions, and only at the end.
+  tensors[1].second = positions.narrow(0, 0, 1);
+  EXPECT_THAT(ErrorOf(File(tensors), *Gpt2(2)), HasSubstr("expected the shape"));
+  tensors[1].second = positions;
+  tensors[0].second = at::cat({tensors[0].second, tensors[0].second});
+  EXPECT_THAT(ErrorOf(File(tensors), *Gpt2(2)), HasSubstr("expected the shape"));
 }
 
 TEST_F(WeightsTest, ShardedWeightsLoadThroughTheirIndex) {
@@ -250,8 +271,9 @@ TEST_F(WeightsTest, WhatIsNotTakenKeepsItsInitialValue) {
   }
   EXPECT_EQ(Describe(loaded->report()),
             "tensors taken: 16 ('transformer.wte.weight', 'transformer.wpe.weight', "
-            "'transformer.h.0.ln_1.weight' and 13 more); of these renamed: 0; ignored: 1 "
-            "('lm_head.weight'); left at their initial values: 1 ('lm_head.weight')");
+            "'transformer.h.0.ln_1.weight' and 13 more); of these renamed: 0; of these "
+            "shortened: 0; ignored: 1 ('lm_head.weight'); left at their initial values: 1 "
+            "('lm_head.weight')");
 }
 
 TEST_F(WeightsTest, NamesOfTheFileAreRenamed) {
@@ -265,10 +287,10 @@ TEST_F(WeightsTest, NamesOfTheFileAreRenamed) {
   EXPECT_THAT(
       Describe(loaded->report()),
       HasSubstr("of these renamed: 16 ('backbone.wte.weight' to 'transformer.wte.weight', "));
-  tensors[1].second = at::full({4, 2}, 1, at::kFloat);
+  tensors[1].second = at::full({2, 2}, 1, at::kFloat);
   EXPECT_THAT(ErrorOf({.path = File(tensors), .rename = options.rename}, *Gpt2(2)),
               HasSubstr("'backbone.wpe.weight', now 'transformer.wpe.weight': expected the shape "
-                        "[3, 2], found [4, 2]"));
+                        "[3, 2], found [2, 2]"));
 }
 
 TEST_F(WeightsTest, MistakesInNamesAreReportedTogether) {

@@ -25,14 +25,17 @@ std::vector<std::string> Strings(const google::protobuf::RepeatedPtrField<std::s
   return {field.begin(), field.end()};
 }
 
+std::optional<data::TokenType> TypeOf(v1::TokenData::Dtype dtype) {
+  if (dtype == v1::TokenData::DTYPE_UNSPECIFIED) return std::nullopt;
+  return dtype == v1::TokenData::UINT32 ? data::TokenType::kUint32 : data::TokenType::kUint16;
+}
+
 absl::StatusOr<train::DataConfig> Data(const char* path, const v1::DataSet& spec) {
   const bool per_rank = !spec.per_rank().empty();
   switch (spec.kind_case()) {
     case v1::DataSet::kTokens:
       return train::TokenFiles{.paths = Strings(per_rank ? spec.per_rank() : spec.tokens().path()),
-                               .type = spec.tokens().dtype() == v1::TokenData::UINT32
-                                           ? data::TokenType::kUint32
-                                           : data::TokenType::kUint16,
+                               .type = TypeOf(spec.tokens().dtype()),
                                .per_rank = per_rank};
     case v1::DataSet::kSafetensors:
       return train::RowFiles{

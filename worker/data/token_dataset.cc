@@ -32,8 +32,7 @@ class TokenDataset : public Dataset {
 
   absl::Status Add(const std::string& path) {
     ASSIGN_OR_RETURN(files::MappedFile file, files::MappedFile::Open(path));
-    RETURN_IF_ERROR(
-        filekind::CheckKind(path, file.data(), file.size(), filekind::Wanted::kTokens));
+    RETURN_IF_ERROR(filekind::CheckKind(path, file.data(), file.size(), filekind::Wanted::kTokens));
     if (file.size() % sizeof(Token) != 0) {
       return absl::InvalidArgumentError(
           absl::StrCat(path, ": truncated: expected a multiple of ", sizeof(Token), " bytes (uint",
@@ -122,12 +121,11 @@ class TokenDataset : public Dataset {
     const auto found = FirstBeyond(Tokens(file) + first, count, vocab_size_);
     if (!found.has_value()) return absl::OkStatus();
     const size_t at = first + *found;
-    const auto other =
-        filekind::OtherReading(file.data(), file.size(), sizeof(Token), vocab_size_);
-    return absl::InvalidArgumentError(absl::StrCat(
-        file.path(), ": token ", Tokens(file)[at], " at byte offset ", at * sizeof(Token),
-        " (index ", at, ") is beyond the model's vocabulary of ", vocab_size_,
-        other.has_value() ? "; " : "", other.value_or("")));
+    const auto other = filekind::OtherReading(file.data(), file.size(), sizeof(Token), vocab_size_);
+    return absl::InvalidArgumentError(
+        absl::StrCat(file.path(), ": token ", Tokens(file)[at], " at byte offset ",
+                     at * sizeof(Token), " (index ", at, ") is beyond the model's vocabulary of ",
+                     vocab_size_, other.has_value() ? "; " : "", other.value_or("")));
   }
 
   // True if the file has a description of its tokenizer.
@@ -173,8 +171,8 @@ absl::StatusOr<std::unique_ptr<Dataset>> Open(const std::vector<std::string>& pa
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTokens(const std::vector<std::string>& paths,
-                                                    TokenType type, const InputSpec& spec,
-                                                    Emptiness emptiness) {
+                                                    std::optional<TokenType> type,
+                                                    const InputSpec& spec, Emptiness emptiness) {
   if (spec.kind == InputSpec::Kind::kRows) {
     return absl::InvalidArgumentError("the model takes rows, the data are tokens");
   }
@@ -184,8 +182,9 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenTokens(const std::vector<std::strin
         "fill a model with the inputs `input_ids` and `labels` that returns its loss");
   }
   if (paths.empty()) return absl::InvalidArgumentError("tokens: expected at least one path");
-  return type == TokenType::kUint16 ? Open<uint16_t>(paths, spec, emptiness)
-                                    : Open<uint32_t>(paths, spec, emptiness);
+  const TokenType usual = spec.vocab_size > 65536 ? TokenType::kUint32 : TokenType::kUint16;
+  return type.value_or(usual) == TokenType::kUint16 ? Open<uint16_t>(paths, spec, emptiness)
+                                                    : Open<uint32_t>(paths, spec, emptiness);
 }
 
 }  // namespace muster::data

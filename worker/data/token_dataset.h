@@ -6,6 +6,7 @@
 #define MUSTER_WORKER_DATA_TOKEN_DATASET_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ namespace muster::data {
 
 enum class TokenType { kUint16, kUint32 };
 
+// `type` absent: kUint32 if the vocabulary has more than 65536 tokens, otherwise kUint16.
+//
 // Opens the files, and looks at the first 64 KB of each; Check reads all tokens (several GB/s).
 // Data that do not look like tokens of this type are noted (Dataset::notes). Errors: NOT_FOUND etc.
 // for files that cannot be opened; INVALID_ARGUMENT:
@@ -30,7 +33,8 @@ enum class TokenType { kUint16, kUint32 };
 //   in the file, size of the vocabulary);
 // - FAILED_PRECONDITION: a file has been shortened.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTokens(const std::vector<std::string>& paths,
-                                                    TokenType type, const InputSpec& spec,
+                                                    std::optional<TokenType> type,
+                                                    const InputSpec& spec,
                                                     Emptiness emptiness = Emptiness::kRefused);
 
 }  // namespace muster::data

@@ -4,7 +4,9 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "ATen/core/Tensor.h"
@@ -55,6 +57,20 @@ class TokenDatasetTest : public ::testing::Test {
 
   files::TempDir dir_;
 };
+
+TEST_F(TokenDatasetTest, TheVocabularyGivesTheTypeOfTokensIfTheJobDoesNot) {
+  const std::string narrow = File<uint16_t>("narrow", {1, 2, 3, 4});
+  const std::string wide = File<uint32_t>("wide", {1, 70000, 3, 4});
+  InputSpec spec = kSpec;
+  for (const auto& [vocabulary, path, second] :
+       {std::tuple(65536, narrow, 2), std::tuple(70001, wide, 70000)}) {
+    spec.vocab_size = vocabulary;
+    const auto dataset = OpenTokens({path}, std::nullopt, spec);
+    ASSERT_TRUE(dataset.ok()) << dataset.status();
+    ASSERT_TRUE((*dataset)->Check({}).ok());
+    EXPECT_THAT(Flat((*dataset)->Read(std::vector<int64_t>{0})->inputs), ElementsAre(1, second, 3));
+  }
+}
 
 TEST_F(TokenDatasetTest, SamplesFollowOneAnotherAndCrossNoFile) {
   // 8 tokens: (8-1)/3 = 2 samples; 3 tokens: none; 4 tokens: exactly one.

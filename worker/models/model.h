@@ -64,6 +64,8 @@ struct WeightName {
   enum class Kind { kParameter, kIgnored, kUnknown };
   Kind kind = Kind::kUnknown;
   std::string parameter;  // the parameter's or buffer's full name, when kParameter
+  // True: the file's tensor may have more rows, of which the model has the first ones.
+  bool first_rows = false;
 };
 
 // Returns "Float [2, 3]" or "nothing", for errors.
@@ -176,7 +178,7 @@ class Model {
   virtual std::optional<Continuation> continuation() const { return std::nullopt; }
   // Says why continuation() is nullopt, and what to do: "...; expected ...".
   virtual std::string WhyNoContinuation() const {
-    return "allowed: gpt2, llama, and exported language models";
+    return "allowed: gpt2, llama, hf, and exported language models";
   }
 
   // Returns the use of the tensor `name` of a weights file. Several names may stand for one

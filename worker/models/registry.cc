@@ -4,6 +4,7 @@
 #include "common/status/status.h"
 #include "worker/models/built_in.h"
 #include "worker/models/exported/exported.h"
+#include "worker/models/language/hugging_face.h"
 #include "worker/models/plugin/plugin.h"
 #include "worker/models/torchscript/torchscript.h"
 
@@ -37,6 +38,11 @@ absl::StatusOr<std::unique_ptr<Model>> Create(const v1::ModelSpec& spec, uint64_
       return CreatePlugin(spec.plugin(), seed);
     case v1::ModelSpec::kExported: {
       ASSIGN_OR_RETURN(auto model, CreateExported(spec.exported(), spec.context()));
+      RETURN_IF_ERROR(CheckTokenizer(spec, *model));
+      return model;
+    }
+    case v1::ModelSpec::kHf: {
+      ASSIGN_OR_RETURN(auto model, CreateHuggingFace(spec.hf(), spec.context(), seed));
       RETURN_IF_ERROR(CheckTokenizer(spec, *model));
       return model;
     }

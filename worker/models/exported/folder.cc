@@ -1,7 +1,5 @@
 #include "worker/models/exported/folder.h"
 
-#include <unistd.h>
-
 #include <optional>
 #include <utility>
 
@@ -84,13 +82,6 @@ absl::StatusOr<Graph> OpenGraph(const std::string& path, const Manifest& manifes
   return graph;
 }
 
-// Returns the path of the values: the index of several files if there is one, otherwise one file.
-std::string PathOfWeights(const std::string& folder) {
-  const std::string index = files::JoinPath(folder, "model.safetensors.index.json");
-  if (access(index.c_str(), F_OK) == 0) return index;
-  return files::JoinPath(folder, "model.safetensors");
-}
-
 // Numbers in half precision become float32.
 bool Fits(std::optional<c10::ScalarType> found, c10::ScalarType expected) {
   return found == expected ||
@@ -159,7 +150,7 @@ absl::StatusOr<Folder> OpenFolder(const std::string& path) {
   auto read = ReadManifest(manifest);
   if (!read.ok()) return Annotate(read.status(), manifest_path);
   folder.manifest = *std::move(read);
-  const std::string weights = PathOfWeights(path);
+  const std::string weights = safetensors::PathOfModel(path);
   ASSIGN_OR_RETURN(safetensors::TensorSet files, safetensors::TensorSet::Open(weights));
   folder.weights = std::make_shared<const Weights>(std::move(files));
   RETURN_IF_ERROR(CheckWeights(weights, *folder.weights, folder.manifest.parameters));

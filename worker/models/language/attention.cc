@@ -4,28 +4,33 @@
 #include <limits>
 #include <optional>
 
-#include "ATen/core/IListRef.h"
-#include "ATen/ops/addcmul.h"
 #include "ATen/ops/arange.h"
-#include "ATen/ops/cat.h"
 #include "ATen/ops/matmul.h"
-#include "ATen/ops/pow.h"
 #include "ATen/ops/scaled_dot_product_attention.h"
 #include "ATen/ops/softmax.h"
 
 namespace muster::models {
 namespace {
 
-at::Tensor Turned(const at::Tensor& x, const at::Tensor& cosines, const at::Tensor& sines) {
-  // A roll by half a head puts each number at the place of its partner.
-  return at::addcmul(x.mul(cosines), x.roll(x.size(3) / 2, 3), sines).to(x.scalar_type());
+// Returns which positions (columns) each position (row) sees: bool [length, length].
+at::Tensor Seen(int64_t length, int64_t window, c10::Device device) {
+  const at::Tensor positions = at::arange(length, at::TensorOptions().device(device));
+  const at::Tensor back = positions.unsqueeze(1).sub(positions);
+  return back.ge(0).logical_and(back.lt(window));
 }
 
 }  // namespace
 
-at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           Window window) {
   const bool grouped = q.size(1) != k.size(1);
-  return at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true, std::nullopt,
+  const int64_t length = q.size(2);
+  if (!window.has_value() || length <= *window) {
+    return at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true, std::nullopt,
+                                            /*enable_gqa=*/grouped);
+  }
+  return at::scaled_dot_product_attention(q, k, v, Seen(length, *window, q.device()), 0.0,
+                                          /*is_causal=*/false, std::nullopt,
                                           /*enable_gqa=*/grouped);
 }
 
@@ -45,36 +50,6 @@ at::Tensor OneTokenAttention(const at::Tensor& q, const at::Tensor& k, const at:
 double AttentionFlops(int64_t context, int64_t width) {
   return 2 * 2.0 * static_cast<double>(context) * static_cast<double>(context) *
          static_cast<double>(width);
-}
-
-Rotary::Rotary(int64_t context, int64_t head, double theta) {
-  // float32, as in transformers: float64 would give other angles at distant positions.
-  const at::Tensor exponents = at::arange(0, head, 2, at::kFloat).div(head);
-  const at::Tensor frequencies = at::pow(theta, exponents).reciprocal();
-  const at::Tensor angles = at::arange(context, at::kFloat).unsqueeze(1).mul(frequencies);
-  const at::Tensor sines = angles.sin();
-  cosines_ = at::cat({angles.cos(), angles.cos()}, 1).unsqueeze(1);
-  sines_ = at::cat({sines.neg(), sines}, 1).unsqueeze(1);
-}
-
-at::Tensor Rotary::Turn(const at::Tensor& x) {
-  MoveTo(x.device());
-  const int64_t length = x.size(1);
-  return Turned(x, cosines_.narrow(0, 0, length), sines_.narrow(0, 0, length));
-}
-
-at::Tensor Rotary::TurnAt(const at::Tensor& positions, const at::Tensor& x) {
-  MoveTo(x.device());
-  const auto at_positions = [&](const at::Tensor& table) {
-    return table.index_select(0, positions.flatten())
-        .view({positions.size(0), positions.size(1), 1, x.size(3)});
-  };
-  return Turned(x, at_positions(cosines_), at_positions(sines_));
-}
-
-void Rotary::MoveTo(c10::Device device) {
-  cosines_ = cosines_.to(device);
-  sines_ = sines_.to(device);
 }
 
 }  // namespace muster::models

@@ -18,8 +18,8 @@
 
 #include "absl/status/status.h"
 #include "c10/core/Device.h"
-#include "worker/models/model.h"
 #include "worker/models/language/next_token.h"
+#include "worker/models/model.h"
 
 namespace muster::models {
 

@@ -288,7 +288,7 @@ TEST(CheckGeneration, OnlyLanguageModelsGenerate) {
   const LanguageModelMaker mlp("mlp", {{"inputs", 4}, {"hidden", {3}}, {"classes", 2}});
   EXPECT_EQ(CheckGeneration({.prompts = {{1}}, .max_tokens = 1}, *mlp.Make(mlp.small())),
             absl::InvalidArgumentError(
-                "generate: found model mlp, which cannot generate; allowed: gpt2, llama, and "
+                "generate: found model mlp, which cannot generate; allowed: gpt2, llama, hf, and "
                 "exported language models"));
 }
 

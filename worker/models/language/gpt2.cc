@@ -1,4 +1,5 @@
-// GPT-2 (Radford et al. 2019): names, layouts, initialisation of Hugging Face's GPT2LMHeadModel.
+#include "worker/models/language/gpt2.h"
+
 #include <cmath>
 #include <limits>
 #include <string>
@@ -16,9 +17,9 @@
 #include "ATen/ops/softmax.h"
 #include "ATen/ops/triu.h"
 #include "nlohmann/json.hpp"
-#include "worker/models/language/attention.h"
 #include "worker/models/built_in.h"
 #include "worker/models/init.h"
+#include "worker/models/language/attention.h"
 #include "worker/models/language/key_value_cache.h"
 #include "worker/models/language/language_model.h"
 #include "worker/models/unit.h"
@@ -178,82 +179,89 @@ class Root : public Unit {
   size_t wpe_, ln_f_;
 };
 
-// Returns the numbers in c_attn, attn.c_proj, c_fc and mlp.c_proj.
-int64_t LayerMatrices(const Gpt2Shape& shape) {
-  return 4 * shape.width * shape.width + 2 * shape.width * shape.inner;
+LanguageModelShape PlainShape(const Gpt2Shape& shape) {
+  return {.vocab_size = shape.vocab_size,
+          .context = shape.context,
+          .layers = shape.layers,
+          .width = shape.width,
+          .queries = shape.width,
+          // c_attn, attn.c_proj, c_fc and mlp.c_proj.
+          .layer_matrices = 4 * shape.width * shape.width + 2 * shape.width * shape.inner,
+          .kv_heads = shape.heads,
+          .head = shape.width / shape.heads,
+          .tied = shape.tied};
+}
+
+std::string ConfigOf(const Gpt2Shape& shape) {
+  const nlohmann::ordered_json config = {
+      {"architectures", {"GPT2LMHeadModel"}},
+      {"model_type", "gpt2"},
+      {"dtype", "float32"},
+      {"vocab_size", shape.vocab_size},
+      {"n_positions", shape.context},
+      {"n_embd", shape.width},
+      {"n_layer", shape.layers},
+      {"n_head", shape.heads},
+      {"n_inner", shape.inner},
+      {"activation_function", "gelu_new"},
+      {"resid_pdrop", shape.dropout},
+      {"embd_pdrop", shape.dropout},
+      {"attn_pdrop", shape.dropout},
+      {"layer_norm_epsilon", kGpt2LayerNormEpsilon},
+      {"initializer_range", kGpt2InitDeviation},
+      {"scale_attn_weights", true},
+      {"tie_word_embeddings", shape.tied},
+      // Muster knows no special tokens. Those of GPT-2 would lie beyond a small vocabulary.
+      {"bos_token_id", nullptr},
+      {"eos_token_id", nullptr},
+      {"use_cache", true},
+  };
+  return config.dump(2) + "\n";
+}
+
+std::vector<ConfigFact> FactsOf(const Gpt2Shape& shape) {
+  return {{"model_type", "gpt2"},
+          {"n_head", shape.heads},
+          {"activation_function", "gelu_new"},
+          {"layer_norm_epsilon", kGpt2LayerNormEpsilon},
+          {"scale_attn_weights", true},
+          {"scale_attn_by_inverse_layer_idx", false}};
 }
 
 class Gpt2 : public LanguageModel {
  public:
-  Gpt2(const Gpt2Shape& shape, uint64_t seed)
-      : LanguageModel("gpt2", std::make_unique<Root>(shape, seed),
-                      {.vocab_size = shape.vocab_size,
-                       .context = shape.context,
-                       .layers = shape.layers,
-                       .width = shape.width,
-                       .layer_matrices = LayerMatrices(shape),
-                       .kv_heads = shape.heads,
-                       .head = shape.width / shape.heads,
-                       .tied = shape.tied},
-                      // The constants are the causal masks.
-                      {.prefix = "transformer.",
-                       .embedding = "transformer.wte.weight",
-                       .constants = {".attn.bias", ".attn.masked_bias"}}),
-        shape_(shape) {}
-
-  std::string HuggingFaceConfig() const override {
-    const nlohmann::ordered_json config = {
-        {"architectures", {"GPT2LMHeadModel"}},
-        {"model_type", "gpt2"},
-        {"dtype", "float32"},
-        {"vocab_size", shape_.vocab_size},
-        {"n_positions", shape_.context},
-        {"n_embd", shape_.width},
-        {"n_layer", shape_.layers},
-        {"n_head", shape_.heads},
-        {"n_inner", shape_.inner},
-        {"activation_function", "gelu_new"},
-        {"resid_pdrop", shape_.dropout},
-        {"embd_pdrop", shape_.dropout},
-        {"attn_pdrop", shape_.dropout},
-        {"layer_norm_epsilon", kGpt2LayerNormEpsilon},
-        {"initializer_range", kGpt2InitDeviation},
-        {"scale_attn_weights", true},
-        {"tie_word_embeddings", shape_.tied},
-        // Muster knows no special tokens. Those of GPT-2 would lie beyond a small vocabulary.
-        {"bos_token_id", nullptr},
-        {"eos_token_id", nullptr},
-        {"use_cache", true},
-    };
-    return config.dump(2) + "\n";
-  }
-
- protected:
-  std::vector<ConfigFact> ConfigFacts() const override {
-    return {{"model_type", "gpt2"},
-            {"n_head", shape_.heads},
-            {"activation_function", "gelu_new"},
-            {"layer_norm_epsilon", kGpt2LayerNormEpsilon},
-            {"scale_attn_weights", true},
-            {"scale_attn_by_inverse_layer_idx", false}};
-  }
-
- private:
-  const Gpt2Shape shape_;
+  Gpt2(ModelIdentity identity, const Gpt2Shape& shape, Positions positions, uint64_t seed)
+      : LanguageModel(
+            std::move(identity), std::make_unique<Root>(shape, seed), PlainShape(shape),
+            // The constants are the causal masks.
+            {.prefix = "transformer.",
+             .embedding = "transformer.wte.weight",
+             .constants = {".attn.bias", ".attn.masked_bias"},
+             .positions = positions == Positions::kFewer ? "transformer.wpe.weight" : ""}) {}
 };
+
+Gpt2Shape ShapeOf(const v1::Gpt2Spec& spec) {
+  return {.vocab_size = spec.vocab_size(),
+          .context = spec.context(),
+          .layers = spec.layers(),
+          .heads = spec.heads(),
+          .width = spec.width(),
+          .inner = spec.inner(),
+          .dropout = spec.dropout(),
+          .tied = spec.tied()};
+}
 
 }  // namespace
 
 std::unique_ptr<Model> CreateGpt2(const v1::Gpt2Spec& spec, uint64_t seed) {
-  const Gpt2Shape shape = {.vocab_size = spec.vocab_size(),
-                           .context = spec.context(),
-                           .layers = spec.layers(),
-                           .heads = spec.heads(),
-                           .width = spec.width(),
-                           .inner = spec.inner(),
-                           .dropout = spec.dropout(),
-                           .tied = spec.tied()};
-  return std::make_unique<Gpt2>(shape, seed);
+  const Gpt2Shape shape = ShapeOf(spec);
+  return CreateGpt2As({.kind = "gpt2", .config = ConfigOf(shape), .facts = FactsOf(shape)}, spec,
+                      Positions::kFewer, seed);
+}
+
+std::unique_ptr<Model> CreateGpt2As(ModelIdentity identity, const v1::Gpt2Spec& spec,
+                                    Positions positions, uint64_t seed) {
+  return std::make_unique<Gpt2>(std::move(identity), ShapeOf(spec), positions, seed);
 }
 
 }  // namespace muster::models

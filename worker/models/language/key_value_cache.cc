@@ -7,7 +7,6 @@
 #include "ATen/ops/zeros.h"
 #include "worker/device/host_values.h"
 #include "worker/device/memory.h"
-#include "worker/models/language/attention.h"
 
 namespace muster::models {
 
@@ -31,7 +30,7 @@ void KeyValueCache::Advance() {
 }
 
 at::Tensor KeyValueCache::Attend(const Unit& layer, const at::Tensor& q, const at::Tensor& k,
-                                 const at::Tensor& v) {
+                                 const at::Tensor& v, Window window) {
   Layer& kept = layers_[&layer];
   if (first_) {
     const auto keep = [&](const at::Tensor& x) {
@@ -42,13 +41,18 @@ at::Tensor KeyValueCache::Attend(const Unit& layer, const at::Tensor& q, const a
     };
     kept = {keep(k), keep(v)};
     // The fillers come after the tokens of a row, so causal attention does not see them.
-    return CausalAttention(q, k, v);
+    return CausalAttention(q, k, v, window);
   }
   const auto add = [&](const at::Tensor& all, const at::Tensor& x) {
     all.scatter_(2, positions_.view({rows_, 1, 1, 1}).expand(x.sizes()), x.to(all.scalar_type()));
     return all.narrow(2, 0, longest_);
   };
-  return OneTokenAttention(q, add(kept.keys, k), add(kept.values, v), visible_);
+  at::Tensor visible = visible_;
+  if (window.has_value() && longest_ > *window) {
+    visible =
+        visible.logical_and(at::arange(longest_, positions_.options()).gt(positions_.sub(*window)));
+  }
+  return OneTokenAttention(q, add(kept.keys, k), add(kept.values, v), visible);
 }
 
 at::Tensor KeyValueCache::OfLastTokens(const at::Tensor& x) const {

@@ -26,12 +26,14 @@
 #define MUSTER_WORKER_MODELS_LANGUAGE_KEY_VALUE_CACHE_H_
 
 #include <cstdint>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "ATen/core/Tensor.h"
 #include "absl/types/span.h"
 #include "c10/core/Device.h"
+#include "worker/models/language/attention.h"
 #include "worker/models/unit.h"
 
 namespace muster::models {
@@ -50,11 +52,11 @@ class KeyValueCache {
   // The position of each token of this forward in its row, from 0: int64 [B, C].
   const at::Tensor& positions() const { return positions_; }
 
-  // Computes the attention of this layer (attention.h) over all positions up to each token's own. q
+  // Computes the attention of this layer (attention.h) over the positions that each token sees. q
   // [B, H, C, D], k and v [B, G, C, D] of the tokens of this forward -> [B, H, C, D]. Keeps k and
-  // v. Must be called once in a forward for each layer.
+  // v. Must be called once in a forward for each layer, always with the same window.
   at::Tensor Attend(const Unit& layer, const at::Tensor& q, const at::Tensor& k,
-                    const at::Tensor& v);
+                    const at::Tensor& v, Window window = std::nullopt);
 
   // Returns the last token of each row, without fillers: [B, C, W] -> [B, 1, W].
   at::Tensor OfLastTokens(const at::Tensor& x) const;

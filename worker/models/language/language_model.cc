@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/problems/problems.h"
-#include "worker/models/language/attention.h"
 #include "worker/models/init.h"
+#include "worker/models/language/attention.h"
 
 namespace muster::models {
 namespace {
@@ -26,19 +26,8 @@ nlohmann::json ValueAt(const nlohmann::json& config, const std::string& path) {
   return value;
 }
 
-// Returns whether `found` is another name that transformers has for the function `expected`. The
-// results of both functions differ by the rounding of single operations.
-bool IsOtherName(const nlohmann::json& expected, const nlohmann::json& found) {
-  static const auto& names = *new std::map<std::string, std::set<std::string>>{
-      {"gelu_new", {"gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"}},
-      {"silu", {"swish"}}};
-  if (!expected.is_string() || !found.is_string()) return false;
-  const auto other = names.find(expected.get<std::string>());
-  return other != names.end() && other->second.count(found.get<std::string>()) > 0;
-}
-
 bool Equal(const nlohmann::json& expected, const nlohmann::json& found) {
-  if (IsOtherName(expected, found)) return true;
+  if (expected.is_string() && IsActivation(expected.get<std::string>(), found)) return true;
   if (!expected.is_number_float() || !found.is_number()) return expected == found;
   // Some programs write the number rounded to float32.
   const double a = expected.get<double>(), b = found.get<double>();
@@ -49,10 +38,28 @@ bool IsTokens(const at::Tensor& x) { return x.scalar_type() == at::kLong; }
 
 }  // namespace
 
-LanguageModel::LanguageModel(std::string kind, std::unique_ptr<Unit> root,
+bool IsActivation(const std::string& expected, const nlohmann::json& found) {
+  // The results of the other functions differ by the rounding of single operations.
+  static const auto& names = *new std::map<std::string, std::set<std::string>>{
+      {"gelu_new", {"gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"}},
+      {"silu", {"swish"}}};
+  if (!found.is_string()) return false;
+  const auto other = names.find(expected);
+  return found == expected ||
+         (other != names.end() && other->second.count(found.get<std::string>()) > 0);
+}
+
+LanguageModel::LanguageModel(ModelIdentity identity, std::unique_ptr<Unit> root,
                              const LanguageModelShape& shape, LanguageModelNames names)
-    : Model(std::move(kind), std::move(root)), shape_(shape), names_(std::move(names)) {
+    : Model(identity.kind, std::move(root)),
+      identity_(std::move(identity)),
+      shape_(shape),
+      names_(std::move(names)) {
   for (const Parameter& parameter : Parameters()) parameters_.insert(parameter.name);
+}
+
+std::string LanguageModel::name() const {
+  return identity_.name.empty() ? Model::name() : identity_.name;
 }
 
 InputSpec LanguageModel::UnitsInput() const {
@@ -63,7 +70,7 @@ InputSpec LanguageModel::UnitsInput() const {
 double LanguageModel::ForwardFlops() const {
   const auto context = static_cast<double>(shape_.context);
   const double layer = 2 * context * static_cast<double>(shape_.layer_matrices) +
-                       AttentionFlops(shape_.context, shape_.width);
+                       AttentionFlops(shape_.context, shape_.queries);
   const double head =
       2 * context * static_cast<double>(shape_.width) * static_cast<double>(shape_.vocab_size);
   return static_cast<double>(shape_.layers) * layer + head;
@@ -74,9 +81,9 @@ std::optional<Continuation> LanguageModel::continuation() const {
 }
 
 WeightName LanguageModel::ResolveWeight(const std::string& name) const {
-  if (parameters_.count(name) > 0) return {WeightName::Kind::kParameter, name};
-  const std::string full = names_.prefix + name;
-  if (parameters_.count(full) > 0) return {WeightName::Kind::kParameter, full};
+  for (const std::string& full : {name, names_.prefix + name}) {
+    if (Has(full)) return {WeightName::Kind::kParameter, full, full == names_.positions};
+  }
   if (shape_.tied && name == "lm_head.weight") {
     return {WeightName::Kind::kParameter, names_.embedding};
   }
@@ -90,7 +97,7 @@ absl::Status LanguageModel::CheckHuggingFaceConfig(const std::string& text) cons
   const auto config = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) return absl::InvalidArgumentError("expected a JSON object");
   Problems problems;
-  for (const auto& [key, expected] : ConfigFacts()) {
+  for (const auto& [key, expected] : identity_.facts) {
     const nlohmann::json found = ValueAt(config, key);
     if (found.is_null() || Equal(expected, found)) continue;
     problems.Add(absl::StrCat(key, ": expected ", expected.dump(), ", found ", found.dump()));
@@ -101,14 +108,15 @@ absl::Status LanguageModel::CheckHuggingFaceConfig(const std::string& text) cons
 }
 
 Vocabulary::Vocabulary(const std::string& name, int64_t tokens, int64_t width, double deviation,
-                       uint64_t seed)
-    : Unit(name) {
+                       uint64_t seed, std::optional<int64_t> padding)
+    : Unit(name), padding_(padding) {
   const std::string weight = name + ".weight";
   AddParameter(weight, NormalInit(seed, weight, {tokens, width}, deviation));
 }
 
 at::Tensor Vocabulary::Forward(const at::Tensor& x, ForwardContext&) {
-  return IsTokens(x) ? at::embedding(parameter(0), x) : at::linear(x, parameter(0));
+  if (!IsTokens(x)) return at::linear(x, parameter(0));
+  return at::embedding(parameter(0), x, padding_.value_or(-1));
 }
 
 bool Vocabulary::BackwardReadsParameters(const Tensors& inputs) const {

@@ -198,14 +198,17 @@ absl::Status RunStage(const Dependencies& deps, const Command& command) {
 }
 
 absl::Status Sample(const Dependencies& deps, const Command& command) {
-  const v1::SampleCommand& sample = command.sample();
-  if (const absl::Status bad = deps.generator->CheckSample(sample); !bad.ok()) {
+  ASSIGN_OR_RETURN(const auto request, deps.generator->Prepare(command.sample()));
+  if (!request.ok()) {
+    const absl::Status& bad = request.status();
     Fail(deps, command, bad,
-         absl::IsFailedPrecondition(bad) ? "CANNOT_GENERATE" : "SAMPLE_INVALID");
+         absl::IsNotFound(bad)             ? "NO_TOKENIZER"
+         : absl::IsFailedPrecondition(bad) ? "CANNOT_GENERATE"
+                                           : "SAMPLE_INVALID");
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(Begin(deps, command));
-  ASSIGN_OR_RETURN(const auto sampled, deps.generator->Sample(sample));
+  ASSIGN_OR_RETURN(const auto sampled, deps.generator->Sample(*request));
   ReportEndOf<Sampled>(deps, command)(sampled);
   return absl::OkStatus();
 }

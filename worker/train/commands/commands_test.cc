@@ -89,16 +89,19 @@ class Effects : public Saver,
     if (!files_.ok()) return Evaluated(files_);
     return Evaluated(StageEvaluated{.step = 7, .stage = stage});
   }
-  absl::Status CheckSample(const v1::SampleCommand& sample) const override {
-    if (sample.max_tokens() == 0) return absl::InvalidArgumentError("no tokens");
-    return sample.tokens().empty() ? absl::FailedPreconditionError("no gpt2") : absl::OkStatus();
+  absl::StatusOr<Prepared> Prepare(const v1::SampleCommand& sample) override {
+    if (!sample.text().empty()) return Prepared(absl::NotFoundError("no tokenizer"));
+    if (sample.max_tokens() == 0) return Prepared(absl::InvalidArgumentError("no tokens"));
+    if (sample.tokens().empty()) return Prepared(absl::FailedPreconditionError("no gpt2"));
+    return Prepared(
+        models::GenerationRequest{.prompts = {{sample.tokens().begin(), sample.tokens().end()}},
+                                  .max_tokens = sample.max_tokens()});
   }
-  absl::StatusOr<SampleMade> Sample(const v1::SampleCommand& sample) override {
-    done_.push_back(absl::StrCat("sample ", sample.max_tokens()));
+  absl::StatusOr<SampleMade> Sample(const models::GenerationRequest& request) override {
+    done_.push_back(absl::StrCat("sample ", request.max_tokens));
     if (!pass_.ok()) return pass_;
     if (!files_.ok()) return SampleMade(files_);
-    return SampleMade(Sampled{
-        .step = 7, .prompt = {sample.tokens().begin(), sample.tokens().end()}, .tokens = {5}});
+    return SampleMade(Sampled{.step = 7, .prompt = request.prompts[0], .tokens = {5}});
   }
   absl::Status CheckRules(const std::vector<TrainableRule>& rules) const override {
     return rules.empty() ? absl::InvalidArgumentError("no rules") : absl::OkStatus();
@@ -386,8 +389,11 @@ TEST_F(CommandsTest, APassAndASampleNeedNoTrainingAndNoOptimizer) {
 }
 
 TEST_F(CommandsTest, APassOrASampleThatTheJobCannotGiveEndsWithItsReason) {
-  EXPECT_TRUE(Apply({StageOf("test"), PromptOf({1}, 0), PromptOf({}, 1)}));
-  EXPECT_THAT(ended_, ElementsAre("1 NO_DATA", "2 SAMPLE_INVALID", "3 CANNOT_GENERATE"));
+  v1::SampleCommand text;
+  text.set_text("Once");
+  EXPECT_TRUE(Apply({StageOf("test"), PromptOf({1}, 0), PromptOf({}, 1), A(text)}));
+  EXPECT_THAT(ended_,
+              ElementsAre("1 NO_DATA", "2 SAMPLE_INVALID", "3 CANNOT_GENERATE", "4 NO_TOKENIZER"));
   EXPECT_THAT(effects_.done_, IsEmpty());
 }
 

@@ -95,9 +95,9 @@ absl::StatusOr<v1::Evaluation> EvaluationTotals::Reduce(const char* data, int64_
   const auto values = device::HostValues<double>(totals);
   const double terms = values[kTerms];
   if (terms == 0) {
-    return MarkAgreed(absl::InvalidArgumentError(absl::StrCat(
-        data, ": every target of the ", static_cast<int64_t>(values[kSamples]),
-        " samples is ignored, so there is no loss")));
+    return MarkAgreed(absl::InvalidArgumentError(
+        absl::StrCat(data, ": every target of the ", static_cast<int64_t>(values[kSamples]),
+                     " samples is ignored, so there is no loss")));
   }
   v1::Evaluation result;
   result.set_loss(values[kLoss] / terms);

@@ -4,10 +4,13 @@
 #include <utility>
 
 #include "ATen/core/Tensor.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "common/problems/problems.h"
 #include "common/status/status.h"
-#include "common/tokenizer/bytes.h"
+#include "worker/checkpoint/exchange.h"
 #include "worker/device/host_values.h"
 #include "worker/train/step/autocast.h"
 
@@ -35,15 +38,17 @@ absl::Status CheckFinite(const models::GenerationRequest& request, const Complet
                            "generate: check the model's weights, and the precision it computes in");
 }
 
-models::GenerationRequest GenerationOf(const v1::SampleCommand& sample, int64_t context) {
-  models::GenerationRequest request{.prompts = {{sample.tokens().begin(), sample.tokens().end()}},
+models::GenerationRequest GenerationOf(const v1::SampleCommand& sample, std::vector<int64_t> prompt,
+                                       int64_t context) {
+  const auto length = static_cast<int64_t>(prompt.size());
+  models::GenerationRequest request{.prompts = {std::move(prompt)},
                                     .max_tokens = sample.max_tokens(),
                                     .sampling = {.seed = sample.seed()}};
   if (sample.has_temperature()) request.sampling.temperature = sample.temperature();
   if (sample.has_top_k()) request.sampling.top_k = sample.top_k();
   if (sample.max_tokens() == 0) {
     // Without room the prompt is refused for its length.
-    const int64_t room = std::max<int64_t>(1, context - sample.tokens_size());
+    const int64_t room = std::max<int64_t>(1, context - length);
     request.max_tokens = std::min<int64_t>(room, sample.usual_tokens());
   }
   return request;
@@ -95,26 +100,51 @@ absl::StatusOr<std::vector<std::vector<int64_t>>> SessionGenerator::Generate(
   return tokens;
 }
 
-absl::Status SessionGenerator::CheckSample(const v1::SampleCommand& sample) const {
-  const models::Model& model = deps_.live->model();
-  const absl::Status checked =
-      models::CheckGeneration(GenerationOf(sample, model.Input().context), model);
-  if (checked.ok() || model.continuation().has_value()) return checked;
-  return absl::FailedPreconditionError(checked.message());
+absl::StatusOr<absl::StatusOr<std::vector<int64_t>>> SessionGenerator::TokensOf(
+    const std::string& text) {
+  // Rank 0 reads the tokenizer for all ranks, because the file may differ on another node.
+  const bool leader = deps_.control->rank() == 0;
+  absl::StatusOr<std::vector<int64_t>> tokens = std::vector<int64_t>();
+  if (leader) tokens = texts_.TokensOf(text);
+  absl::Status told;
+  RETURN_IF_ERROR(checkpoint::TellAll(*deps_.control, tokens.status(), "a text in tokens",
+                                      deps_.session_state->step, &told));
+  if (!told.ok()) return absl::StatusOr<std::vector<int64_t>>(told);
+  ASSIGN_OR_RETURN(
+      const std::string list,
+      checkpoint::TellAll(*deps_.control, absl::StrJoin(*tokens, " "), "the tokens of a text"));
+  std::vector<int64_t> shared;
+  for (const auto word : absl::StrSplit(list, ' ', absl::SkipEmpty())) {
+    if (!absl::SimpleAtoi(word, &shared.emplace_back())) return absl::InternalError(list);
+  }
+  return absl::StatusOr<std::vector<int64_t>>(std::move(shared));
 }
 
-absl::StatusOr<Generator::SampleMade> SessionGenerator::Sample(const v1::SampleCommand& sample) {
+absl::StatusOr<Generator::Prepared> SessionGenerator::Prepare(const v1::SampleCommand& sample) {
+  std::vector<int64_t> prompt(sample.tokens().begin(), sample.tokens().end());
+  if (!sample.text().empty()) {
+    ASSIGN_OR_RETURN(auto tokens, TokensOf(sample.text()));
+    if (!tokens.ok()) return Prepared(tokens.status());
+    prompt = *std::move(tokens);
+  }
+  const models::Model& model = deps_.live->model();
+  models::GenerationRequest request =
+      GenerationOf(sample, std::move(prompt), model.Input().context);
+  const absl::Status checked = models::CheckGeneration(request, model);
+  if (checked.ok()) return Prepared(std::move(request));
+  if (model.continuation().has_value()) return Prepared(checked);
+  return Prepared(absl::FailedPreconditionError(checked.message()));
+}
+
+absl::StatusOr<Generator::SampleMade> SessionGenerator::Sample(
+    const models::GenerationRequest& request) {
   deps_.reports->Progress("sampling");
-  const models::GenerationRequest request =
-      GenerationOf(sample, deps_.live->model().Input().context);
   const auto made = Generate(request);
   // All ranks know that logits are not finite. Training has its own checks.
   if (absl::IsFailedPrecondition(made.status())) return SampleMade(made.status());
   RETURN_IF_ERROR(made.status());
   Sampled sampled{deps_.session_state->step, request.prompts[0], made->at(0), ""};
-  if (deps_.job->spec.model().tokenizer() == v1::ModelSpec::BYTES) {
-    sampled.text = tokenizer::TextOfBytes(sampled.tokens);
-  }
+  if (deps_.control->rank() == 0) sampled.text = texts_.TextOf(sampled.tokens).value_or("");
   return SampleMade(std::move(sampled));
 }
 

@@ -5,6 +5,8 @@
 #define MUSTER_WORKER_TRAIN_EVALUATE_GENERATE_H_
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -14,6 +16,7 @@
 #include "worker/models/language/generate.h"
 #include "worker/models/model.h"
 #include "worker/train/evaluate/evaluation_scope.h"
+#include "worker/train/evaluate/text_coder.h"
 #include "worker/train/reports/coordinator_interface.h"
 
 namespace muster::train {
@@ -42,28 +45,41 @@ class Generator {
  public:
   virtual ~Generator() = default;
 
-  // FAILED_PRECONDITION: the model cannot generate. INVALID_ARGUMENT: the request does not fit.
-  virtual absl::Status CheckSample(const v1::SampleCommand& sample) const = 0;
+  // The request of a command, or an error that all ranks have: those of TextCoder if the prompt is
+  // a text, FAILED_PRECONDITION if the model cannot generate, INVALID_ARGUMENT if the request does
+  // not fit. A collective.
+  using Prepared = absl::StatusOr<models::GenerationRequest>;
+  virtual absl::StatusOr<Prepared> Prepare(const v1::SampleCommand& sample) = 0;
   // The new tokens, or an error that all ranks have. Such an error need not end the session.
   using SampleMade = absl::StatusOr<Sampled>;
-  // Continues a prompt that CheckSample has accepted. A collective.
-  virtual absl::StatusOr<SampleMade> Sample(const v1::SampleCommand& sample) = 0;
+  // Continues the prompt of a prepared request. A collective.
+  virtual absl::StatusOr<SampleMade> Sample(const models::GenerationRequest& request) = 0;
 };
 
 // Continues prompts for stages `predict` and for commands. Threading: the session's thread.
 class SessionGenerator : public Generator {
  public:
-  explicit SessionGenerator(const ForwardDependencies& deps) : deps_(deps) {}
+  explicit SessionGenerator(const ForwardDependencies& deps)
+      : deps_(deps), texts_(deps.job->spec.model()) {}
 
   // Calls train::Generate. A collective.
   absl::StatusOr<std::vector<std::vector<int64_t>>> Generate(
       const models::GenerationRequest& request);
 
-  absl::Status CheckSample(const v1::SampleCommand& sample) const override;
-  absl::StatusOr<SampleMade> Sample(const v1::SampleCommand& sample) override;
+  // The text of tokens, on rank 0; nullopt if the model has no tokenizer that Muster reads.
+  std::optional<std::string> TextOf(const std::vector<int64_t>& tokens) {
+    return texts_.TextOf(tokens);
+  }
+
+  absl::StatusOr<Prepared> Prepare(const v1::SampleCommand& sample) override;
+  absl::StatusOr<SampleMade> Sample(const models::GenerationRequest& request) override;
 
  private:
+  // Returns the tokens of a text on all ranks, or an error that all ranks have. A collective.
+  absl::StatusOr<absl::StatusOr<std::vector<int64_t>>> TokensOf(const std::string& text);
+
   const ForwardDependencies deps_;
+  TextCoder texts_;  // used by rank 0 alone
 };
 
 }  // namespace muster::train

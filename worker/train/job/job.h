@@ -16,8 +16,8 @@
 #include "worker/data/safetensors_dataset.h"
 #include "worker/data/sampler.h"
 #include "worker/data/token_dataset.h"
-#include "worker/models/model.h"
 #include "worker/models/language/next_token.h"
+#include "worker/models/model.h"
 #include "worker/optim/groups.h"
 #include "worker/optim/loss_scaler.h"
 #include "worker/optim/options.h"
@@ -42,7 +42,7 @@ struct Identity {
 
 struct TokenFiles {
   std::vector<std::string> paths;
-  data::TokenType type = data::TokenType::kUint16;
+  std::optional<data::TokenType> type;  // absent: by the model's vocabulary
   bool per_rank = false;  // true: one file for each rank; false: every rank reads all files
 };
 

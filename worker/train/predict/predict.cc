@@ -201,8 +201,8 @@ absl::StatusOr<PredictionEnd> Predict(const PredictionPass& pass) {
       if (round + 1 < rounds.count()) reader.Begin(rounds.Samples(rank, round + 1));
       std::vector<int64_t> expected = array.shape;
       expected[0] = static_cast<int64_t>(indices.size());
-      ASSIGN_OR_RETURN(own, BytesOf(pass.model->Logits(*batch, *pass.context), pass.what,
-                                    std::move(expected)));
+      ASSIGN_OR_RETURN(
+          own, BytesOf(pass.model->Logits(*batch, *pass.context), pass.what, std::move(expected)));
       activity::Moved();
     }
     ASSIGN_OR_RETURN(const bool goes_on, collector.Add(rounds.Ranges(round), own));

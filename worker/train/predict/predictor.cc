@@ -9,7 +9,9 @@
 #include "common/jobspec/prompts.h"
 #include "common/jobspec/rules.h"
 #include "common/status/status.h"
+#include "nlohmann/json.hpp"
 #include "worker/checkpoint/exchange.h"
+#include "worker/train/evaluate/text_coder.h"
 #include "worker/train/predict/predict.h"
 #include "worker/train/predict/prediction_file.h"
 #include "worker/train/ranks/agreement.h"
@@ -34,7 +36,7 @@ std::string ListOf(const std::vector<int64_t>& tokens) {
   return absl::StrCat("[", absl::StrJoin(tokens, ", "), "]");
 }
 
-std::string ListOf(const jobspec::Prompts& prompts) {
+std::string ListOf(const jobspec::TokenLists& prompts) {
   const auto list = [](std::string* text, const std::vector<int64_t>& prompt) {
     absl::StrAppend(text, ListOf(prompt));
   };
@@ -42,23 +44,38 @@ std::string ListOf(const jobspec::Prompts& prompts) {
 }
 
 // Returns the contents of the file of a stage that generates.
-std::string Completions(const jobspec::Prompts& prompts,
-                        const std::vector<std::vector<int64_t>>& tokens) {
+std::string Completions(const jobspec::TokenLists& prompts, const jobspec::TokenLists& tokens,
+                        SessionGenerator& generator) {
   std::string text = "{\"completions\": [";
   for (size_t i = 0; i < prompts.size(); ++i) {
     absl::StrAppend(&text, i == 0 ? "" : ", ", "{\"prompt\": ", ListOf(prompts[i]),
-                    ", \"tokens\": ", ListOf(tokens[i]), "}");
+                    ", \"tokens\": ", ListOf(tokens[i]));
+    if (const auto made = generator.TextOf(tokens[i])) {
+      absl::StrAppend(&text,
+                      ", \"text\": ", nlohmann::json(*made).dump(-1, ' ', /*ensure_ascii=*/true));
+    }
+    text += "}";
   }
   return absl::StrCat(text, "]}\n");
 }
 
-// Sets `told` on all ranks to rank 0's `mine`. Errors: the communicator's.
-absl::Status ShareOfRank0(const absl::Status& mine, const char* what, int64_t step,
-                          comm::Communicator& control, absl::Status* told) {
-  ASSIGN_OR_RETURN(const auto results,
-                   checkpoint::Exchange(control, checkpoint::ToResult(mine), what, step));
-  *told = results[0].status();
-  return absl::OkStatus();
+// Reads the prompts of a file, and makes tokens of texts.
+absl::StatusOr<jobspec::TokenLists> ReadTokens(const std::string& path, const Job& job) {
+  ASSIGN_OR_RETURN(const jobspec::Prompts prompts, jobspec::ReadPrompts(path));
+  TextCoder texts(job.spec.model());
+  jobspec::TokenLists lists;
+  for (const jobspec::Prompt& prompt : prompts) {
+    if (const auto* text = std::get_if<std::string>(&prompt)) {
+      auto tokens = texts.TokensOf(*text);
+      if (!tokens.ok()) {
+        return Annotate(tokens.status(), absl::StrCat(path, ": prompts[", lists.size(), "]"));
+      }
+      lists.push_back(*std::move(tokens));
+    } else {
+      lists.push_back(std::get<std::vector<int64_t>>(prompt));
+    }
+  }
+  return lists;
 }
 
 PredictionTarget TargetOf(const PredictStage& predict, const Job& job, const Identity& identity) {
@@ -69,24 +86,27 @@ PredictionTarget TargetOf(const PredictStage& predict, const Job& job, const Ide
           .inputs = jobspec::InputFiles(job.spec)};
 }
 
-absl::StatusOr<models::GenerationRequest> RequestOf(const GenerateConfig& generate,
+absl::StatusOr<models::GenerationRequest> RequestOf(const GenerateConfig& generate, const Job& job,
                                                     const models::Model& model, int64_t step,
                                                     comm::Communicator& control) {
   models::GenerationRequest request = {.prompts = generate.prompts,
                                        .max_tokens = generate.max_tokens,
                                        .sampling = generate.sampling};
   if (!generate.prompts_from.empty()) {
-    // Rank 0 reads the prompts for all ranks, because the file may differ on another node.
+    // Rank 0 reads the files for all ranks, because they may differ on another node.
     const bool leader = control.rank() == 0;
-    absl::StatusOr<jobspec::Prompts> read = jobspec::Prompts();
-    if (leader) read = jobspec::ReadPrompts(generate.prompts_from);
+    absl::StatusOr<jobspec::TokenLists> read = jobspec::TokenLists();
+    if (leader) read = ReadTokens(generate.prompts_from, job);
     absl::Status told;
-    RETURN_IF_ERROR(ShareOfRank0(read.status(), "prompts read", step, control, &told));
+    RETURN_IF_ERROR(checkpoint::TellAll(control, read.status(), "prompts read", step, &told));
     if (!leader) told = ErrorOfOthers(told);
     RETURN_IF_ERROR(Annotate(told, "generate.prompts"));
     ASSIGN_OR_RETURN(const std::string text,
                      checkpoint::TellAll(control, ListOf(*read), "prompts"));
-    ASSIGN_OR_RETURN(request.prompts, jobspec::ParsePrompts(text));
+    ASSIGN_OR_RETURN(const jobspec::Prompts lists, jobspec::ParsePrompts(text));
+    for (const jobspec::Prompt& one : lists) {
+      request.prompts.push_back(std::get<std::vector<int64_t>>(one));
+    }
   }
   RETURN_IF_ERROR(models::CheckGeneration(request, model));
   return request;
@@ -113,8 +133,8 @@ absl::StatusOr<Predicted> Place(const PredictDependencies& deps, const Predictio
   // hears of it may end the job, and this process may then be killed.
   file.reset();
   Predicted predicted;
-  RETURN_IF_ERROR(ShareOfRank0(written, "predictions written", deps.forward.session_state->step,
-                               *deps.forward.control, &predicted.file));
+  RETURN_IF_ERROR(checkpoint::TellAll(*deps.forward.control, written, "predictions written",
+                                      deps.forward.session_state->step, &predicted.file));
   if (!predicted.file.ok()) return predicted;
   deps.forward.reports->Report(
       Notice{"PREDICTIONS_WRITTEN",
@@ -142,8 +162,8 @@ absl::StatusOr<Predicted> PredictSamples(const PredictDependencies& deps, const 
     if (begun.ok()) file = *std::move(created);
   }
   Predicted predicted;
-  RETURN_IF_ERROR(
-      ShareOfRank0(begun, "predictions begun", step, *deps.forward.control, &predicted.file));
+  RETURN_IF_ERROR(checkpoint::TellAll(*deps.forward.control, begun, "predictions begun", step,
+                                      &predicted.file));
   if (!predicted.file.ok()) return predicted;
 
   PredictionEnd end;
@@ -184,7 +204,7 @@ absl::StatusOr<Predicted> PredictTexts(const PredictDependencies& deps, const st
   std::unique_ptr<PredictionFile> file;
   absl::Status written;
   if (deps.forward.reports->leader()) {
-    const std::string text = Completions(request.prompts, tokens);
+    const std::string text = Completions(request.prompts, tokens, *deps.generator);
     auto created = PredictionFile::Create(TargetOf(predict, *deps.forward.job, deps.identity),
                                           text.size(), files::Disk::Real());
     written = created.status();
@@ -216,11 +236,11 @@ absl::StatusOr<GenerationRequests> PreparePredictions(const std::vector<PlannedS
     const absl::Status mine =
         leader ? PreparePredictionFile(TargetOf(*predict, job, identity)) : absl::OkStatus();
     absl::Status told;
-    RETURN_IF_ERROR(ShareOfRank0(mine, "outputs checked", step, control, &told));
+    RETURN_IF_ERROR(checkpoint::TellAll(control, mine, "outputs checked", step, &told));
     if (!leader) told = ErrorOfOthers(told);
     RETURN_IF_ERROR(Annotate(told, name + ".output"));
     if (!predict->generate.has_value()) continue;
-    auto request = RequestOf(*predict->generate, model, step, control);
+    auto request = RequestOf(*predict->generate, job, model, step, control);
     if (!request.ok()) return Annotate(request.status(), name);
     requests[stage.index] = *std::move(request);
   }

@@ -10,6 +10,7 @@
 #include "common/files/files.h"
 #include "common/jobspec/training_settings.h"
 #include "common/overloaded/overloaded.h"
+#include "common/safetensors/tensor_set.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/shard.h"
 #include "worker/device/event.h"
@@ -74,6 +75,7 @@ absl::StatusOr<std::vector<int64_t>> GroupsOf(const OptimizerConfig& config,
 }
 
 std::string FirstWeights(const v1::ModelSpec& model) {
+  if (model.has_hf()) return safetensors::PathOfModel(model.hf());
   return model.has_weights_from() ? model.weights_from().file() : model.weights();
 }
 

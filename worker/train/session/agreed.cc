@@ -9,6 +9,8 @@
 #include "ATen/core/Tensor.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/files/files.h"
+#include "common/files/hash.h"
 #include "common/jobspec/changes.h"
 #include "common/jobspec/rules.h"
 #include "common/status/status.h"
@@ -21,7 +23,9 @@ namespace muster::train {
 namespace {
 
 // The name of the setting, for messages.
-constexpr char kWeights[] = "model.weights";
+const char* NameOfWeights(const v1::ModelSpec& model) {
+  return model.has_hf() ? "model.hf" : "model.weights";
+}
 
 // Returns what all ranks must have read from the weights file.
 std::vector<jobspec::Line> LinesOfWeights(const checkpoint::WeightsReport& report) {
@@ -43,14 +47,15 @@ absl::Status AgreeOnWeights(const Agreed& agreed) {
   const Opened& opened = *agreed.opened;
   if (!agreed.weights.has_value()) return absl::OkStatus();
   const checkpoint::WeightsReport& report = agreed.weights->report();
+  const char* const name = NameOfWeights(opened.job.spec.model());
   if (opened.leader()) {
-    if (opened.job.spec.model().has_weights_from()) {
+    if (opened.job.spec.model().has_weights_from() || !report.shortened.empty()) {
       Tell(opened, spdlog::level::info, "WEIGHTS_TAKEN",
-           absl::StrCat(kWeights, ": ", Describe(report)));
+           absl::StrCat(name, ": ", Describe(report)));
     }
     if (!report.other_config.empty()) {
       Tell(opened, spdlog::level::warn, "WEIGHTS_OF_ANOTHER_MODEL",
-           absl::StrCat(kWeights, ": ", report.other_config));
+           absl::StrCat(name, ": ", report.other_config));
     }
   }
   // With another file on some node, the ranks would have parts of different models.
@@ -142,6 +147,27 @@ absl::Status OpenData(Agreed* agreed) {
   return absl::OkStatus();
 }
 
+// Reports that the data were made with another tokenizer than the model's own. This is no error:
+// the same tokenizer may have been written again, in other bytes.
+void CompareTokenizers(const Agreed& agreed) {
+  const Opened& opened = *agreed.opened;
+  const v1::ModelSpec& model = opened.job.spec.model();
+  const tokenizer::Source& of_data = agreed.tokenizer;
+  if (!opened.leader() || !of_data.known()) return;
+  std::string other = "model.tokenizer is bytes";
+  if (model.tokenizer() != v1::ModelSpec::BYTES) {
+    const std::string& folder = model.has_hf() ? model.hf() : model.exported();
+    if (folder.empty()) return;
+    const std::string path = files::JoinPath(folder, "tokenizer.json");
+    const auto file = files::ReadFile(path);
+    if (!file.ok() || files::HashBytes(file->data(), file->size()) == of_data.hash) return;
+    other = absl::StrCat("the model has ", path, ", with other contents");
+  }
+  Tell(opened, spdlog::level::warn, "TOKENIZER_DIFFERS",
+       absl::StrCat("the data were made with the tokenizer ", of_data.path, "; ", other,
+                    "; check that the tokens mean the same in both"));
+}
+
 // Compares the tokenizers and the sizes of the data sets that all ranks share.
 absl::Status AgreeOnData(Agreed* agreed) {
   const Opened& opened = *agreed->opened;
@@ -157,6 +183,7 @@ absl::Status AgreeOnData(Agreed* agreed) {
   std::vector<TokenizedSet> tokenized;
   for (const auto& [name, data] : all) tokenized.push_back({name, data->dataset->tokenizer()});
   ASSIGN_OR_RETURN(agreed->tokenizer, TokenizerOfJob(tokenized, *opened.parts.control));
+  CompareTokenizers(*agreed);
 
   std::vector<jobspec::Line> sizes;
   for (const auto& [name, data] : all) {

@@ -101,7 +101,8 @@ absl::Status CheckWeights(Loaded& loaded) {
                    checkpoint::Exchange(*loaded.opened().parts.control,
                                         checkpoint::ToResult(loaded.agreed->weights->status()),
                                         "what the ranks read of the weights", 0));
-  return Annotate(checkpoint::Combine(results), "model.weights");
+  return Annotate(checkpoint::Combine(results),
+                  loaded.opened().job.spec.model().has_hf() ? "model.hf" : "model.weights");
 }
 
 // INVALID_ARGUMENT: a stage needs a metric that the model does not give.

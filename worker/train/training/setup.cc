@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/overloaded/overloaded.h"
+#include "common/safetensors/tensor_set.h"
 #include "common/status/status.h"
 #include "worker/device/memory.h"
 #include "worker/memory/memory_scope.h"
@@ -21,6 +22,9 @@ namespace {
 
 // Returns nullopt if the job has no weights file.
 std::optional<checkpoint::WeightsOptions> WeightsOf(const v1::ModelSpec& model) {
+  if (model.has_hf()) {
+    return checkpoint::WeightsOptions{.path = safetensors::PathOfModel(model.hf())};
+  }
   if (!model.has_weights_from()) {
     if (model.weights().empty()) return std::nullopt;
     return checkpoint::WeightsOptions{.path = model.weights()};
@@ -96,7 +100,8 @@ absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(
   if (job.model.loss.has_value()) RETURN_IF_ERROR(model->SetLoss(*job.model.loss));
   if (const auto options = WeightsOf(job.spec.model()); options.has_value()) {
     auto loaded = checkpoint::LoadWeights(*options, *model, deferred);
-    if (!loaded.ok()) return Annotate(loaded.status(), "model.weights");
+    if (!loaded.ok())
+      return Annotate(loaded.status(), job.spec.model().has_hf() ? "model.hf" : "model.weights");
     if (weights != nullptr) *weights = *std::move(loaded);
   }
   return model;
