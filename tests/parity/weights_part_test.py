@@ -167,8 +167,8 @@ MISTAKES = {
         "unexpected 'lm_head.weight', now 'score.weight'",
     ),
     "another-shape": (
-        {"rename": {"lm_head.weight": "transformer.wpe.weight"}, "take": "lm_head.weight"},
-        "'lm_head.weight', now 'transformer.wpe.weight': expected the shape [17, 27], "
+        {"rename": {"lm_head.weight": "transformer.ln_f.weight"}, "take": "lm_head.weight"},
+        "'lm_head.weight', now 'transformer.ln_f.weight': expected the shape [27], "
         "found [37, 27]",
     ),
 }
