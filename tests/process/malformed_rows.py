@@ -128,8 +128,8 @@ rows_header(
 )
 rows_header(
     "rows-deep-header",
-    "dtype, shape and data_offsets",
-    "entry 'a'",
+    "the header",
+    "more than 200 levels",
     lambda text: '{"a":' * 10000 + "1" + "}" * 10000,
 )
 rows_header(
