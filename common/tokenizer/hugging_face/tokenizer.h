@@ -28,8 +28,7 @@ class Tokenizer {
   // json: the contents of the file.
   static absl::StatusOr<Tokenizer> Read(const nlohmann::json& json);
 
-  // kAdded: with the tokens that the tokenizer puts around a text, such as the one that begins a
-  // text.
+  // kAdded: with the tokens that the tokenizer puts before and after a text, such as <s>.
   enum class Around { kAdded, kNone };
   // INVALID_ARGUMENT: the text is not UTF-8. RESOURCE_EXHAUSTED: a regular expression of the file
   // takes too many steps.

@@ -37,7 +37,7 @@ at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::T
 at::Tensor OneTokenAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const at::Tensor& visible) {
   const int64_t batch = q.size(0), heads = q.size(1), shared = k.size(1), width = q.size(3);
-  // [B, G, H / G, D]: heads that share one head of k and v are the rows of one product.
+  // [B, G, H / G, D]: the heads of q with the same head of k and v are the rows of a product.
   const at::Tensor grouped = q.reshape({batch, shared, heads / shared, width}).to(at::kFloat);
   const double scale = 1 / std::sqrt(static_cast<double>(width));
   const at::Tensor scores =

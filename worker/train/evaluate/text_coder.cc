@@ -1,22 +1,14 @@
 #include "worker/train/evaluate/text_coder.h"
 
 #include "absl/strings/str_cat.h"
-#include "common/files/files.h"
 #include "common/status/status.h"
 #include "common/tokenizer/bytes.h"
+#include "worker/train/job/model_files.h"
 
 namespace muster::train {
-namespace {
-
-std::string PathOf(const v1::ModelSpec& model) {
-  const std::string& folder = model.has_hf() ? model.hf() : model.exported();
-  return folder.empty() ? "" : files::JoinPath(folder, "tokenizer.json");
-}
-
-}  // namespace
 
 TextCoder::TextCoder(const v1::ModelSpec& model)
-    : bytes_(model.tokenizer() == v1::ModelSpec::BYTES), path_(PathOf(model)) {}
+    : bytes_(model.tokenizer() == v1::ModelSpec::BYTES), path_(TokenizerPath(model)) {}
 
 absl::StatusOr<std::vector<int64_t>> TextCoder::TokensOf(const std::string& text) {
   std::vector<uint32_t> tokens;

@@ -10,13 +10,13 @@
 #include "common/files/files.h"
 #include "common/jobspec/training_settings.h"
 #include "common/overloaded/overloaded.h"
-#include "common/safetensors/tensor_set.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/shard.h"
 #include "worker/device/event.h"
 #include "worker/models/seed.h"
 #include "worker/optim/groups.h"
 #include "worker/optim/options.h"
+#include "worker/train/job/model_files.h"
 #include "worker/train/job/stages.h"
 
 namespace muster::train {
@@ -72,11 +72,6 @@ absl::StatusOr<std::vector<int64_t>> GroupsOf(const OptimizerConfig& config,
   }
   if (!mixed) optimizer->kinds.clear();
   return groups;
-}
-
-std::string FirstWeights(const v1::ModelSpec& model) {
-  if (model.has_hf()) return safetensors::PathOfModel(model.hf());
-  return model.has_weights_from() ? model.weights_from().file() : model.weights();
 }
 
 }  // namespace
@@ -166,7 +161,7 @@ absl::StatusOr<checkpoint::ModelRecords> RecordsOf(const Job& job, const models:
   checkpoint::ModelRecords records{.optimizer = {},
                                    .parameters = {},
                                    .config = model.HuggingFaceConfig(),
-                                   .first_weights = FirstWeights(job.spec.model()),
+                                   .first_weights = WeightsPath(job.spec.model()),
                                    .settings = jobspec::TrainingSettingsJson(job.spec),
                                    .model_hash = model.file_hash()};
   std::vector<int64_t> groups(order.size());

@@ -14,6 +14,7 @@
 #include "common/jobspec/changes.h"
 #include "common/jobspec/rules.h"
 #include "common/status/status.h"
+#include "worker/train/job/model_files.h"
 #include "worker/train/job/stages.h"
 #include "worker/train/ranks/agreement.h"
 #include "worker/train/save/background.h"
@@ -21,11 +22,6 @@
 
 namespace muster::train {
 namespace {
-
-// The name of the setting, for messages.
-const char* NameOfWeights(const v1::ModelSpec& model) {
-  return model.has_hf() ? "model.hf" : "model.weights";
-}
 
 // Returns what all ranks must have read from the weights file.
 std::vector<jobspec::Line> LinesOfWeights(const checkpoint::WeightsReport& report) {
@@ -47,7 +43,7 @@ absl::Status AgreeOnWeights(const Agreed& agreed) {
   const Opened& opened = *agreed.opened;
   if (!agreed.weights.has_value()) return absl::OkStatus();
   const checkpoint::WeightsReport& report = agreed.weights->report();
-  const char* const name = NameOfWeights(opened.job.spec.model());
+  const char* const name = WeightsField(opened.job.spec.model());
   if (opened.leader()) {
     if (opened.job.spec.model().has_weights_from() || !report.shortened.empty()) {
       Tell(opened, spdlog::level::info, "WEIGHTS_TAKEN",
@@ -156,9 +152,8 @@ void CompareTokenizers(const Agreed& agreed) {
   if (!opened.leader() || !of_data.known()) return;
   std::string other = "model.tokenizer is bytes";
   if (model.tokenizer() != v1::ModelSpec::BYTES) {
-    const std::string& folder = model.has_hf() ? model.hf() : model.exported();
-    if (folder.empty()) return;
-    const std::string path = files::JoinPath(folder, "tokenizer.json");
+    const std::string path = TokenizerPath(model);
+    if (path.empty()) return;
     const auto file = files::ReadFile(path);
     if (!file.ok() || files::HashBytes(file->data(), file->size()) == of_data.hash) return;
     other = absl::StrCat("the model has ", path, ", with other contents");

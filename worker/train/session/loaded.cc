@@ -16,6 +16,7 @@
 #include "worker/models/unit.h"
 #include "worker/train/evaluate/evaluation_totals.h"
 #include "worker/train/job/improvement.h"
+#include "worker/train/job/model_files.h"
 #include "worker/train/ranks/guarded.h"
 #include "worker/train/session/best_checkpoint.h"
 #include "worker/train/start/continuation.h"
@@ -101,8 +102,7 @@ absl::Status CheckWeights(Loaded& loaded) {
                    checkpoint::Exchange(*loaded.opened().parts.control,
                                         checkpoint::ToResult(loaded.agreed->weights->status()),
                                         "what the ranks read of the weights", 0));
-  return Annotate(checkpoint::Combine(results),
-                  loaded.opened().job.spec.model().has_hf() ? "model.hf" : "model.weights");
+  return Annotate(checkpoint::Combine(results), WeightsField(loaded.opened().job.spec.model()));
 }
 
 // INVALID_ARGUMENT: a stage needs a metric that the model does not give.

@@ -8,13 +8,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/overloaded/overloaded.h"
-#include "common/safetensors/tensor_set.h"
 #include "common/status/status.h"
 #include "worker/device/memory.h"
 #include "worker/memory/memory_scope.h"
 #include "worker/models/registry.h"
 #include "worker/models/select_units.h"
 #include "worker/optim/optimizers.h"
+#include "worker/train/job/model_files.h"
 #include "worker/train/step/trained_parameters.h"
 
 namespace muster::train {
@@ -22,17 +22,13 @@ namespace {
 
 // Returns nullopt if the job has no weights file.
 std::optional<checkpoint::WeightsOptions> WeightsOf(const v1::ModelSpec& model) {
-  if (model.has_hf()) {
-    return checkpoint::WeightsOptions{.path = safetensors::PathOfModel(model.hf())};
-  }
-  if (!model.has_weights_from()) {
-    if (model.weights().empty()) return std::nullopt;
-    return checkpoint::WeightsOptions{.path = model.weights()};
-  }
+  const std::string path = WeightsPath(model);
+  if (path.empty()) return std::nullopt;
+  if (!model.has_weights_from()) return checkpoint::WeightsOptions{.path = path};
   using Missing = checkpoint::WeightsOptions::Missing;
   const v1::WeightsSpec& spec = model.weights_from();
   return checkpoint::WeightsOptions{
-      .path = spec.file(),
+      .path = path,
       .take = {spec.take().begin(), spec.take().end()},
       .rename = {spec.rename().begin(), spec.rename().end()},
       .missing = spec.missing() == v1::WeightsSpec::INITIAL ? Missing::kInitial : Missing::kRefuse};
@@ -100,8 +96,7 @@ absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(
   if (job.model.loss.has_value()) RETURN_IF_ERROR(model->SetLoss(*job.model.loss));
   if (const auto options = WeightsOf(job.spec.model()); options.has_value()) {
     auto loaded = checkpoint::LoadWeights(*options, *model, deferred);
-    if (!loaded.ok())
-      return Annotate(loaded.status(), job.spec.model().has_hf() ? "model.hf" : "model.weights");
+    if (!loaded.ok()) return Annotate(loaded.status(), WeightsField(job.spec.model()));
     if (weights != nullptr) *weights = *std::move(loaded);
   }
   return model;
