@@ -139,13 +139,18 @@ absl::Status CheckOutput(const std::string& path, const std::string& job_name, b
 
 absl::Status CheckConfig(const std::string& path, const std::string& config,
                          const std::string& job_name, bool overwrite) {
-  if (config.empty()) return absl::OkStatus();
-  const std::string beside = files::JoinPath(files::ParentDirectory(path), "config.json");
+  return CheckBeside(path, "config.json", config, job_name, overwrite);
+}
+
+absl::Status CheckBeside(const std::string& path, const std::string& name,
+                         const std::string& contents, const std::string& job_name, bool overwrite) {
+  if (contents.empty()) return absl::OkStatus();
+  const std::string beside = files::JoinPath(files::ParentDirectory(path), name);
   RETURN_IF_ERROR(CheckRegular(beside));
   ASSIGN_OR_RETURN(const bool exists, Exists(beside));
   if (!exists) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::string found, files::ReadFile(beside));
-  if (found == config) return absl::OkStatus();
+  if (found == contents) return absl::OkStatus();
   const std::string writer = WriterOf(path).value_or("");
   if (!writer.empty() && (overwrite || writer == job_name)) return absl::OkStatus();
   return absl::FailedPreconditionError(

@@ -53,12 +53,15 @@ absl::Status CheckTarget(const std::string& path, const std::string& job_name, b
 absl::Status CheckOutput(const std::string& path, const std::string& job_name, bool overwrite,
                          const Inputs& inputs = {});
 
-// Checks whether the config.json beside the weights `path` may get the contents `config` (empty:
-// none is written). It may in these cases:
-// - There is no config.json, or it has these contents already.
-// - CheckTarget allows to replace the weights at `path`, to which the config.json belongs.
+// Checks whether the file `name` beside the weights `path` (config.json, the tokenizer) may get
+// these contents (empty: the file is not written). It may in these cases:
+// - There is no such file, or it has these contents already.
+// - CheckTarget allows to replace the weights at `path`, to which the file belongs.
 // FAILED_PRECONDITION: another writer's file, or not a regular file. Called before the weights are
 // replaced.
+absl::Status CheckBeside(const std::string& path, const std::string& name,
+                         const std::string& contents, const std::string& job_name, bool overwrite);
+// The same for config.json.
 absl::Status CheckConfig(const std::string& path, const std::string& config,
                          const std::string& job_name, bool overwrite);
 

@@ -8,11 +8,13 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/exports/folder.h"
 #include "common/exports/target.h"
 #include "common/filekind/file_kind.h"
 #include "common/files/files.h"
 #include "common/files/read_beginning.h"
+#include "common/huggingface/folder.h"
 #include "common/jobfile/continued.h"
 #include "common/jobspec/fields.h"
 #include "common/jobspec/problem_list.h"
@@ -51,6 +53,19 @@ std::string ProblemOfFolder(const std::string& folder, const v1::FieldRule& rule
     return absl::StrCat(folder, " has no ", rule.holds(), "; allowed: ", rule.allowed());
   }
   return Problem(file);
+}
+
+// Adds the problems with the model of a folder of Hugging Face, whose files are there.
+void AddModel(const v1::ModelSpec& model, jobspec::ProblemList* problems) {
+  constexpr char kFolder[] = "model.hf";
+  constexpr char kContext[] = "model.context";
+  if (!model.has_hf() || problems->Has(kFolder)) return;
+  const absl::Status status =
+      huggingface::ReadFolder(model.hf(), model.context(), model.vocab_size()).status();
+  if (status.ok()) return;
+  absl::string_view message = status.message();
+  const bool of_context = absl::ConsumePrefix(&message, absl::StrCat(kContext, ": "));
+  problems->Add(of_context ? kContext : kFolder, std::string(message));
 }
 
 std::string PathOf(int stage) {
@@ -111,6 +126,7 @@ v1::SpecProblems CheckFiles(const v1::JobSpec& spec) {
         folder ? ProblemOfFolder(value.String(), rule) : Problem(value.String());
     if (!problem.empty()) problems.Add(value.path, problem);
   });
+  AddModel(spec.model(), &problems);
   for (int i = 0; i < spec.stages_size(); ++i) {
     const v1::GenerateSpec& generate = spec.stages(i).predict().generate();
     const std::string path = PathOf(i) + ".generate.prompts";

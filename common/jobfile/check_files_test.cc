@@ -65,6 +65,36 @@ TEST(CheckFiles, NamesAFileByItsPathInTheJobFile) {
   EXPECT_EQ(problems.problems(0).path(), "model.weights.file");
 }
 
+TEST(CheckFiles, ReadsTheConfigurationOfAModelFolder) {
+  constexpr char kLlama[] =
+      R"({"model_type": "llama", "vocab_size": 32, "hidden_size": 8, "intermediate_size": 12,
+          "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64})";
+  files::TempDir folder;
+  ASSERT_TRUE(files::WriteAtomically(folder.Path("config.json"), kLlama).ok());
+  v1::JobSpec spec;
+  spec.mutable_model()->set_hf(folder.path());
+  v1::SpecProblems problems = CheckFiles(spec);
+  ASSERT_EQ(problems.problems_size(), 1) << problems.DebugString();
+  EXPECT_EQ(problems.problems(0).path(), "model.hf");
+  EXPECT_THAT(problems.problems(0).message(), HasSubstr("has no model.safetensors"));
+
+  ASSERT_TRUE(files::WriteAtomically(folder.Path("model.safetensors"), "x").ok());
+  EXPECT_EQ(CheckFiles(spec).problems_size(), 0);
+
+  spec.mutable_model()->set_context(65);
+  problems = CheckFiles(spec);
+  ASSERT_EQ(problems.problems_size(), 1) << problems.DebugString();
+  EXPECT_EQ(problems.problems(0).path(), "model.context");
+  EXPECT_THAT(problems.problems(0).message(), HasSubstr("expected at most 64"));
+
+  ASSERT_TRUE(
+      files::WriteAtomically(folder.Path("config.json"), R"({"model_type": "mamba"})").ok());
+  problems = CheckFiles(spec);
+  ASSERT_EQ(problems.problems_size(), 1) << problems.DebugString();
+  EXPECT_THAT(problems.problems(0).message(), HasSubstr("config.json: does not fit model.hf"));
+  EXPECT_THAT(problems.problems(0).message(), HasSubstr("found 'mamba'"));
+}
+
 TEST(CheckFiles, NamesAnExportThatWouldReplaceAFileOfSomebodyElse) {
   files::TempDir folder;
   ASSERT_TRUE(files::WriteAtomically(folder.Path("theirs"), "x").ok());

@@ -50,6 +50,13 @@ v1::DataSet* Rows(v1::JobSpec* s) {
   return Train(s);
 }
 
+void AddPart(google::protobuf::RepeatedPtrField<v1::MixturePart>* mixture, const std::string& path,
+             double weight) {
+  v1::MixturePart* const part = mixture->Add();
+  part->add_path(path);
+  part->set_weight(weight);
+}
+
 // Adds an input by its name, of an exported model.
 void AddArray(v1::JobSpec* s, const std::string& name, const std::vector<std::string>& paths) {
   v1::NpyArray* array = Rows(s)->mutable_npy()->add_arrays();
@@ -85,6 +92,54 @@ INSTANTIATE_TEST_SUITE_P(
                s->mutable_data()->mutable_validate()->mutable_safetensors()->add_path("/x");
              },
              "data.validate.safetensors", "gpt2 reads tokens"},
+        Case{"NoDocuments", [](auto* s) { Train(s)->mutable_documents(); },
+             "data.train.documents.path", "is missing; allowed: one or more paths, or mixture"},
+        Case{"DocumentsAndMixture",
+             [](auto* s) {
+               Train(s)->mutable_documents()->add_path("/a");
+               AddPart(Train(s)->mutable_documents()->mutable_mixture(), "/b", 1);
+             },
+             "data.train.documents.path", "found together with mixture"},
+        Case{"DocumentsPerRank",
+             [](auto* s) {
+               Train(s)->mutable_documents()->add_path("/a");
+               Train(s)->add_per_rank("/a"), Train(s)->add_per_rank("/b");
+             },
+             "data.train.per_rank", "found together with documents"},
+        Case{"DocumentsThatStopAtTheFirst",
+             [](auto* s) {
+               Train(s)->mutable_documents()->add_path("/a");
+               s->mutable_uneven_inputs()->mutable_stop_at_first();
+             },
+             "uneven_inputs.stop_at_first", "allowed: join"},
+        Case{"DocumentsForRows", [](auto* s) { Rows(s)->mutable_documents()->add_path("/a"); },
+             "data.train.documents", "found tokens, but the model mlp reads rows"},
+        Case{"MixtureOfTokensPerRank",
+             [](auto* s) {
+               Train(s)->mutable_tokens()->clear_path();
+               AddPart(Train(s)->mutable_tokens()->mutable_mixture(), "/b", 1);
+               Train(s)->add_per_rank("/a"), Train(s)->add_per_rank("/b");
+             },
+             "data.train.per_rank", "found together with tokens.mixture"},
+        Case{"MixtureForValidation",
+             [](auto* s) {
+               v1::TokenData* tokens = s->mutable_data()->mutable_validate()->mutable_tokens();
+               tokens->clear_path();
+               AddPart(tokens->mutable_mixture(), "/b", 1);
+             },
+             "data.validate.tokens.mixture", "allowed only in data.train"},
+        Case{"MixtureWithoutAWeight",
+             [](auto* s) {
+               Train(s)->mutable_tokens()->clear_path();
+               AddPart(Train(s)->mutable_tokens()->mutable_mixture(), "/b", 0);
+             },
+             "data.train.tokens.mixture[0].weight", ""},
+        Case{"MixtureWithoutAPath",
+             [](auto* s) {
+               Train(s)->mutable_tokens()->clear_path();
+               Train(s)->mutable_tokens()->add_mixture()->set_weight(1);
+             },
+             "data.train.tokens.mixture[0].path", ""},
         Case{"PerRankAndPath",
              [](auto* s) { Train(s)->add_per_rank("/a"), Train(s)->add_per_rank("/b"); },
              "data.train.per_rank", "found together with tokens.path"},
@@ -248,6 +303,18 @@ TEST(ResolveDefaults, SaysWhatUnevenInputsDoWhereThereMayBeSome) {
   spec.mutable_batch()->set_last(v1::BatchSpec::DROP);
   EXPECT_EQ(ResolveDefaults(spec).batch().last(), v1::BatchSpec::DROP);
   EXPECT_TRUE(ResolveDefaults(spec).uneven_inputs().has_stop_at_first());
+}
+
+TEST(ResolveDefaults, TheLossOfDocumentsIsTheMeanOverAllTheirTargets) {
+  v1::JobSpec spec = TokensJob();
+  Train(&spec)->mutable_documents()->add_path("/d/train.safetensors");
+  const v1::JobSpec resolved = ResolveDefaults(spec);
+  EXPECT_EQ(resolved.uneven_inputs().join().divide_by(), v1::JoinSpec::SAMPLES);
+  EXPECT_EQ(resolved.batch().last(), v1::BatchSpec::DROP);
+  EXPECT_EQ(resolved.data().train().documents().packing(), v1::DocumentData::BEST_FIT);
+  EXPECT_THAT(ValidateSpec(resolved).problems(), IsEmpty());
+  spec.mutable_uneven_inputs()->mutable_join()->set_divide_by(v1::JoinSpec::INITIAL);
+  EXPECT_EQ(ResolveDefaults(spec).uneven_inputs().join().divide_by(), v1::JoinSpec::INITIAL);
 }
 
 TEST(ValidateData, TakesUnevenInputsOverACommonSetWhateverItsEnd) {

@@ -79,9 +79,18 @@ void ResolveUnevenInputs(v1::JobSpec* spec) {
     spec->mutable_batch()->set_last(spec->has_uneven_inputs() ? v1::BatchSpec::UNEVEN
                                                               : v1::BatchSpec::DROP);
   }
-  if (!spec->has_uneven_inputs() && spec->batch().last() != v1::BatchSpec::UNEVEN) return;
+  // Micro-batches of documents have very different numbers of targets. The mean of their means
+  // would be another loss for each number of ranks.
+  const bool documents = spec->data().train().has_documents();
+  if (!spec->has_uneven_inputs() && !documents && spec->batch().last() != v1::BatchSpec::UNEVEN) {
+    return;
+  }
   v1::UnevenInputsSpec* uneven = spec->mutable_uneven_inputs();
-  if (!uneven->has_stop_at_first()) uneven->mutable_join();
+  if (uneven->has_stop_at_first()) return;
+  v1::JoinSpec* join = uneven->mutable_join();
+  if (join->divide_by() == v1::JoinSpec::DIVIDE_BY_UNSPECIFIED) {
+    join->set_divide_by(documents ? v1::JoinSpec::SAMPLES : v1::JoinSpec::INITIAL);
+  }
 }
 
 // Sets the defaults of buckets, whose cost on a GPU is launches of kernels.
@@ -122,6 +131,11 @@ bool MayGenerate(const v1::ModelSpec& model) {
   return model.has_gpt2() || model.has_llama() || model.has_hf() || model.has_exported();
 }
 
+bool HasDocuments(const v1::DataSpec& data) {
+  return data.train().has_documents() || data.validate().has_documents() ||
+         data.test().has_documents();
+}
+
 bool KnowsVocabulary(const v1::ModelSpec& model) {
   return !model.has_hf() && !model.has_exported() && !model.has_plugin();
 }
@@ -156,6 +170,10 @@ v1::JobSpec ResolveDefaults(v1::JobSpec spec) {
   // A plug-in or an exported model may have a loss of its own.
   const bool may_have_loss = spec.model().has_plugin() || spec.model().has_exported();
   if (!spec.has_loss() && !may_have_loss) spec.mutable_loss()->mutable_cross_entropy();
+  if (HasDocuments(spec.data()) && spec.loss().has_cross_entropy() &&
+      !spec.loss().cross_entropy().has_ignore_index()) {
+    spec.mutable_loss()->mutable_cross_entropy()->set_ignore_index(kIgnoredTarget);
+  }
   ResolveUnevenInputs(&spec);
   ResolveStrategy(&spec);
   for (v1::StageSpec& stage : *spec.mutable_stages()) {

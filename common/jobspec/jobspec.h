@@ -30,6 +30,11 @@ bool Trains(const v1::JobSpec& spec);
 // knows.
 bool MayGenerate(const v1::ModelSpec& model);
 
+// Returns whether a model may be trained or validated on documents.
+bool HasDocuments(const v1::DataSpec& data);
+// The target that a loss ignores in jobs on documents, unless the job says another one.
+inline constexpr int64_t kIgnoredTarget = -100;
+
 // Returns whether the job file says the model's vocabulary and context, or that it has none. Of a
 // model from a folder or a plug-in, only the workers know.
 bool KnowsVocabulary(const v1::ModelSpec& model);

@@ -68,6 +68,27 @@ TEST(Passes, AStageThatNeverValidatesCannotDecideByIt) {
   EXPECT_TRUE(ValidateSpec(trial).problems().empty()) << FormatProblems(ValidateSpec(trial));
 }
 
+TEST(Passes, ASampleNeedsPassesAndAPrompt) {
+  v1::JobSpec good = Parse(kGpt2Job);
+  Fit(&good)->mutable_sample()->set_text("a");
+  good.mutable_model()->set_tokenizer(v1::ModelSpec::BYTES);
+  EXPECT_TRUE(ValidateSpec(good).problems().empty()) << FormatProblems(ValidateSpec(good));
+  EXPECT_EQ(ResolveDefaults(good).stages(0).fit().sample().max_tokens(), 64u);
+  const SpecCase cases[] = {
+      {"passes", [](v1::JobSpec* spec) { Fit(spec)->clear_validate_every(); },
+       "stages[0].fit.validate_every", "sample needs it"},
+      {"empty", [](v1::JobSpec* spec) { Fit(spec)->mutable_sample()->set_text(""); },
+       "stages[0].fit.sample.text", "is empty"},
+      {"tokenizer", [](v1::JobSpec* spec) { spec->mutable_model()->clear_tokenizer(); },
+       "stages[0].fit.sample.text", "the model has no tokenizer"},
+      {"document", [](v1::JobSpec* spec) { Fit(spec)->mutable_sample()->set_document(0); },
+       "stages[0].fit.sample.document", "data.validate has no documents"},
+      {"prompt", [](v1::JobSpec* spec) { Fit(spec)->mutable_sample()->clear_text(); },
+       "stages[0].fit.sample", "one of: document, text"},
+  };
+  for (const SpecCase& one : cases) ExpectTheOneProblem(good, one);
+}
+
 TEST(Passes, WhereBetterIsFollowsFromTheMetricUnlessItIsSaid) {
   v1::JobSpec spec = Classifier(6);
   const auto mode_of = [&](Metric::Metric metric) {

@@ -68,6 +68,21 @@ class Validator {
       Add("model.context", absl::StrCat("found ", model.context(), " with the model ",
                                         KindOf(model), "; allowed: only with hf and exported"));
     }
+    if (model.vocab_size() > 0 && !model.has_hf()) {
+      Add("model.vocab_size",
+          absl::StrCat(
+              "found with the model ", KindOf(model),
+              "; allowed: only with hf (gpt2 and llama have it among their own settings)"));
+    }
+    if (model.weights_from().pad_vocabulary() && !model.has_gpt2() && !model.has_llama()) {
+      Add("model.weights.pad_vocabulary", absl::StrCat("found with the model ", KindOf(model),
+                                                       "; allowed: only with gpt2 and llama"));
+    }
+    if (spec_.export_().vocab_size() > 0 && !model.has_gpt2() && !model.has_llama() &&
+        !model.has_hf()) {
+      Add("export.vocab_size", absl::StrCat("found with the model ", KindOf(model),
+                                            "; allowed: only with gpt2, llama and hf"));
+    }
     switch (model.kind_case()) {
       case v1::ModelSpec::kGpt2:
         return Divides("model.gpt2.heads", model.gpt2().heads(), "width", model.gpt2().width());
@@ -215,6 +230,11 @@ class Validator {
   }
 
   void UnevenInputs() {
+    if (spec_.uneven_inputs().has_stop_at_first() && spec_.data().train().has_documents()) {
+      Add("uneven_inputs.stop_at_first",
+          "found together with data.train.documents, whose micro-batches have different numbers of "
+          "targets; allowed: join");
+    }
     const v1::BatchSpec::Last last = spec_.batch().last();
     if (!spec_.has_uneven_inputs() || spec_.data().train().per_rank().empty()) return;
     if (last != v1::BatchSpec::DROP && last != v1::BatchSpec::PAD) return;

@@ -42,8 +42,21 @@ class DataValidator {
   void DataSet(const std::string& path, const v1::DataSet& data, Labels labels = Labels::kNeeded) {
     switch (data.kind_case()) {
       case v1::DataSet::kTokens:
-        RankFiles(path, "tokens", data.tokens().path(), data.per_rank());
+        if (data.tokens().mixture().empty()) {
+          RankFiles(path, "tokens", data.tokens().path(), data.per_rank());
+        } else {
+          NoRankFiles(path, "tokens.mixture", data.per_rank());
+          PathOrMixture(path, "tokens", data.tokens());
+        }
         Fits(path + ".tokens", Reads::kTokens);
+        break;
+      case v1::DataSet::kDocuments:
+        NoRankFiles(path, "documents", data.per_rank());
+        PathOrMixture(path, "documents", data.documents());
+        Fits(path + ".documents", Reads::kTokens);
+        if (labels == Labels::kOptional) {
+          Add(path + ".documents", "cannot be predicted; allowed: tokens");
+        }
         break;
       case v1::DataSet::kSafetensors:
         RankFiles(path, "safetensors", data.safetensors().path(), data.per_rank());
@@ -79,7 +92,8 @@ class DataValidator {
     if (per_rank.empty()) {
       if (common.empty()) {
         Add(absl::StrCat(path, ".", kind, ".path"),
-            absl::StrCat("is missing; allowed: one or more paths, or ", path, ".per_rank"));
+            absl::StrCat("is missing; allowed: one or more paths, ", path, ".per_rank",
+                         kind == "tokens" ? ", or mixture" : ""));
       }
     } else if (!common.empty()) {
       Add(path + ".per_rank",
@@ -95,6 +109,19 @@ class DataValidator {
     if (per_rank.empty()) return;
     Add(path + ".per_rank",
         absl::StrCat("found together with ", kind, "; allowed: only with tokens and safetensors"));
+  }
+
+  // TokenData or DocumentData.
+  template <typename Data>
+  void PathOrMixture(const std::string& path, const std::string& kind, const Data& data) {
+    if (!data.mixture().empty() && path != "data.train") {
+      Add(absl::StrCat(path, ".", kind, ".mixture"),
+          "would use samples several times; allowed only in data.train; here: path");
+    }
+    if (data.path().empty() != data.mixture().empty()) return;
+    Add(absl::StrCat(path, ".", kind, ".path"),
+        data.path().empty() ? "is missing; allowed: one or more paths, or mixture"
+                            : "found together with mixture; allowed: one of the two");
   }
 
   // Arrays by name take the place of `inputs`. Only the model says whether they need labels.
@@ -148,7 +175,7 @@ class DataValidator {
                   ? absl::StrCat("found tokens, but the model ", KindOf(spec_.model()),
                                  " reads rows of numbers; allowed: safetensors, idx, npy")
                   : absl::StrCat("found rows of numbers, but the model ", KindOf(spec_.model()),
-                                 " reads tokens; allowed: tokens"));
+                                 " reads tokens; allowed: tokens, documents"));
   }
 
   const v1::JobSpec& spec_;

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/jobspec/fields.h"
+#include "common/jobspec/jobspec.h"
 #include "common/jobspec/validate.h"
 
 namespace muster::jobspec {
@@ -66,6 +67,7 @@ class PassesValidator {
       NeedsPasses(path, "early_stopping", fit);
       Gives(path + ".early_stopping.metric", fit.early_stopping().metric());
     }
+    if (fit.has_sample()) Sample(path, fit);
     if (!fit.has_keep_best()) return;
     NeedsPasses(path, "keep_best", fit);
     Gives(path + ".keep_best.metric", fit.keep_best().metric());
@@ -73,6 +75,26 @@ class PassesValidator {
       problems_->Add("checkpoint", absl::StrCat("is missing, but ", path, ".keep_best needs it"));
     }
     Same(path + ".keep_best", fit.keep_best());
+  }
+
+  void Sample(const std::string& path, const v1::FitStage& fit) {
+    NeedsPasses(path, "sample", fit);
+    if (fit.sample().has_document() && !spec_.data().validate().has_documents()) {
+      problems_->Add(path + ".sample.document",
+                     "is found, but data.validate has no documents; allowed: text");
+    }
+    if (fit.sample().has_text() && fit.sample().text().empty()) {
+      problems_->Add(path + ".sample.text", "is empty; allowed: a text");
+    } else if (fit.sample().has_text() && !spec_.model().has_hf() &&
+               spec_.model().tokenizer() != v1::ModelSpec::BYTES) {
+      problems_->Add(path + ".sample.text",
+                     "is found, but the model has no tokenizer; allowed with the model hf, or with "
+                     "model.tokenizer: bytes");
+    }
+    if (!MayGenerate(spec_.model()) && spec_.model().kind_case() != v1::ModelSpec::KIND_NOT_SET) {
+      problems_->Add(path + ".sample", absl::StrCat("is found, but the model ",
+                                                    KindOf(spec_.model()), " cannot generate"));
+    }
   }
 
   void NeedsPasses(const std::string& path, const char* rule, const v1::FitStage& fit) {

@@ -132,6 +132,17 @@ absl::StatusOr<CopiedTokenizer> CopyTokenizer(const std::string& from, const std
   return copied;
 }
 
+absl::StatusOr<std::map<std::string, std::string>> ReadTokenizer(const std::string& from) {
+  std::map<std::string, std::string> contents;
+  for (const char* name : kTokenizerFiles) {
+    auto file = files::ReadFile(files::JoinPath(from, name));
+    if (absl::IsNotFound(file.status())) continue;
+    RETURN_IF_ERROR(file.status());
+    contents[name] = *std::move(file);
+  }
+  return contents;
+}
+
 absl::Status RemoveFolder(const std::string& path) {
   std::error_code error;
   fs::remove_all(path, error);

@@ -3,6 +3,7 @@
 #define MUSTER_COMMON_MODELFOLDER_FOLDER_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,10 @@ struct CopiedTokenizer {
 // may be missing. Files that cannot be read are no error.
 absl::StatusOr<CopiedTokenizer> CopyTokenizer(const std::string& from, const std::string& to,
                                               files::Disk& disk = files::Disk::Real());
+
+// Returns the contents of the files that CopyTokenizer would copy, by name. `from` may be missing.
+// Errors: those of reading a file.
+absl::StatusOr<std::map<std::string, std::string>> ReadTokenizer(const std::string& from);
 
 // Removes a folder of files, if it exists.
 absl::Status RemoveFolder(const std::string& path);

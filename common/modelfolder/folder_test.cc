@@ -88,6 +88,17 @@ TEST_F(FolderTest, WhereNamesCannotBeExchangedTheOlderModelStays) {
   EXPECT_EQ(Read("new/config.json"), "new");
 }
 
+TEST_F(FolderTest, ReadsTheFilesOfATokenizer) {
+  Make("source", "tokenizer.json", "t");
+  Make("source", "chat_template.jinja", "c");
+  Make("source", "model.safetensors", "w");
+  const auto files = ReadTokenizer(dir_.path() + "/source");
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_EQ(*files, (std::map<std::string, std::string>{{"chat_template.jinja", "c"},
+                                                        {"tokenizer.json", "t"}}));
+  EXPECT_TRUE(ReadTokenizer(dir_.path() + "/gone")->empty());
+}
+
 TEST_F(FolderTest, CopiesTheTokenizerAndNothingElse) {
   Make("source", "tokenizer.json", "t");
   Make("source", "merges.txt", "m");

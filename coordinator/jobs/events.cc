@@ -7,6 +7,15 @@
 
 namespace muster::jobs {
 
+void DropOldest(std::vector<JobEvent>* events) {
+  const bool sample = events->back().reason == kSampleReason;
+  const auto is_of_kind = [sample](const JobEvent& event) {
+    return (event.reason == kSampleReason) == sample;
+  };
+  if (std::count_if(events->begin(), events->end(), is_of_kind) > ptrdiff_t{kKeptEvents})
+    events->erase(std::find_if(events->begin(), events->end(), is_of_kind));
+}
+
 void AddEvent(Job* job, absl::Time now, const std::string& reason, const std::string& message,
               std::optional<uint64_t> step) {
   job->events.push_back({.number = job->newest_event() + 1,
@@ -15,7 +24,7 @@ void AddEvent(Job* job, absl::Time now, const std::string& reason, const std::st
                          .step = step.value_or(job->step),
                          .reason = reason,
                          .message = message});
-  if (job->events.size() > kKeptEvents) job->events.erase(job->events.begin());
+  DropOldest(&job->events);
 }
 
 bool SameButForNumbers(std::string a, std::string b) {
@@ -42,8 +51,10 @@ void TakeNotice(Job* job, const std::string& reason, const std::string& message,
   // their messages apart.
   const bool of_one_thing = reason == "PREDICTIONS_WRITTEN" || reason == "EARLY_STOPPED" ||
                             reason == "BEST_CHECKPOINT_LOST";
+  // A text of the model is told after each validation, also if the text is the same.
+  const bool of_a_step = reason == kSampleReason;
   for (const JobEvent& event : job->events) {
-    if (event.reason != reason) continue;
+    if (event.reason != reason || (of_a_step && event.step != step)) continue;
     if (of_one_thing ? event.message == text : SameButForNumbers(event.message, text)) return;
   }
   AddEvent(job, now, reason, text, step);

@@ -38,6 +38,18 @@ TEST(Events, TheNewestAreKeptAndNumbersGoOn) {
   EXPECT_EQ(job.newest_event(), kKeptEvents + 5);
 }
 
+TEST(Events, TextsOfTheModelReplaceOnlyTexts) {
+  Job job;
+  AddEvent(&job, absl::UnixEpoch(), "SAVE_FAILED", "no space");
+  for (uint64_t step = 1; step <= kKeptEvents + 5; ++step)
+    TakeNotice(&job, kSampleReason, "a text", step, absl::UnixEpoch());
+  ASSERT_EQ(job.events.size(), kKeptEvents + 1);
+  EXPECT_EQ(job.events[0].reason, "SAVE_FAILED");
+  EXPECT_EQ(job.events[1].step, 6);
+  AddEvent(&job, absl::UnixEpoch(), "SAVE_FAILED", "no folder");
+  EXPECT_EQ(job.events.size(), kKeptEvents + 2);
+}
+
 TEST(Events, EachFileOfPredictionsIsAdded) {
   Job job;
   for (const char* message :
@@ -55,6 +67,14 @@ TEST(Events, EachStageThatEndsEarlyIsAdded) {
     TakeNotice(&job, "EARLY_STOPPED", message, 1, absl::UnixEpoch());
   }
   EXPECT_EQ(job.events.size(), 2);
+}
+
+TEST(Events, TheTextOfEachStepIsAdded) {
+  Job job;
+  for (const uint64_t step : {10, 20, 20, 30}) {
+    TakeNotice(&job, "SAMPLE", "the model continues its prompt: 1 2 3", step, absl::UnixEpoch());
+  }
+  EXPECT_EQ(job.events.size(), 3);
 }
 
 TEST(Events, WhatAWorkerSaysIsAddedOnce) {

@@ -101,7 +101,7 @@ absl::Status MemoryStore::Commit(const Batch& batch) {
   for (const EventRow& row : batch.events) {
     auto& events = jobs_.at(row.job_id).events;
     events.push_back(row.event);
-    if (events.size() > jobs::kKeptEvents) events.erase(events.begin());
+    jobs::DropOldest(&events);
   }
   return absl::OkStatus();
 }

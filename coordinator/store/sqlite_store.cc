@@ -241,9 +241,13 @@ absl::Status SqliteStore::Write(const Batch& batch) {
   }
   for (const EventRow& row : batch.events) {
     RETURN_IF_ERROR(db_.Put<EventsTable>(row));
-    if (row.event.number <= jobs::kKeptEvents) continue;
-    RETURN_IF_ERROR(db_.Run("DELETE FROM events WHERE job_id = ? AND number <= ?", row.job_id,
-                            row.event.number - jobs::kKeptEvents));
+    // The rule of jobs::DropOldest: the oldest events of the new event's kind are removed.
+    RETURN_IF_ERROR(db_.Run(
+        "DELETE FROM events WHERE job_id = ?1 AND (reason = ?2) = (?3 = ?2) AND number <= "
+        "(SELECT number FROM events WHERE job_id = ?1 AND (reason = ?2) = (?3 = ?2) "
+        "ORDER BY number DESC LIMIT 1 OFFSET ?4)",
+        row.job_id, std::string(jobs::kSampleReason), row.event.reason,
+        uint64_t{jobs::kKeptEvents}));
   }
   for (const DeliveryRow& row : batch.deliveries) RETURN_IF_ERROR(db_.Put<DeliveriesTable>(row));
   return absl::OkStatus();

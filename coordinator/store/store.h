@@ -97,7 +97,7 @@ struct LogRow {
   bool operator==(const LogRow&) const = default;
 };
 
-// An event of a job. The newest jobs::kKeptEvents of each job are kept.
+// An event of a job. jobs::DropOldest says which events of a job are kept.
 struct EventRow {
   std::string job_id;
   jobs::JobEvent event;

@@ -267,6 +267,20 @@ TEST_P(StoreTest, OnlyTheNewestEventsOfAJobStay) {
   EXPECT_EQ(image.jobs[1].events.size(), 1);
 }
 
+TEST_P(StoreTest, TextsOfTheModelReplaceOnlyTexts) {
+  ASSERT_TRUE(store().Commit({.jobs = {NewRows(FullJob("a", 1))}, .events = {Event(1)}}).ok());
+  for (uint64_t number = 2; number <= jobs::kKeptEvents + 5; ++number) {
+    EventRow text = Event(number);
+    text.event.reason = jobs::kSampleReason;
+    ASSERT_TRUE(store().Commit({.events = {text}}).ok());
+  }
+  kind->Reopen();
+  const Image image = Load();
+  ASSERT_EQ(image.jobs[0].events.size(), jobs::kKeptEvents + 1);
+  EXPECT_EQ(image.jobs[0].events[0], Event(1).event);
+  EXPECT_EQ(image.jobs[0].events[1].number, 6);
+}
+
 // The tests of all files that use this fixture.
 INSTANTIATE_TEST_SUITE_P(All, StoreTest, EveryKind(), NameOfKind);
 

@@ -37,6 +37,13 @@ TOKENS = {"data": {"train": {"tokens": {"path": [FILE]}}}}
 GPT2 = TOKENS | {
     "model": {"gpt2": {"vocab_size": 8, "context": 4, "layers": 1, "heads": 2, "width": 8}}
 }
+MIXTURE = GPT2 | {"data": {"train": {"tokens": {"mixture": [{"path": [FILE], "weight": 1}]}}}}
+DOCUMENTS = GPT2 | {"data": {"train": {"documents": {"path": [FILE]}}}}
+SAMPLE = (
+    GPT2
+    | {"data": {"train": GPT2["data"]["train"], "validate": DOCUMENTS["data"]["train"]}}
+    | {"stages": [{"fit": {"steps": 3, "validate_every": 1, "sample": {"document": 0}}}]}
+)
 LLAMA = TOKENS | {"model": {"llama": GPT2["model"]["gpt2"]}}
 CONVNET = {
     "model": {"convnet": {"inputs": [1, 8, 8], "widths": [4], "blocks": [1], "classes": 2}},
@@ -67,6 +74,8 @@ JOBS = {
     "DataSpec": {},
     "DataSet": {},
     "TokenData": GPT2,
+    "MixturePart": MIXTURE,
+    "DocumentData": DOCUMENTS,
     "SafetensorsData": {},
     "IdxData": CONVNET,
     "NpyData": {"data": {"train": {"npy": {"inputs": [FILE], "labels": [FILE]}}}},
@@ -113,6 +122,7 @@ JOBS = {
     "BatchSpec": {},
     "StageSpec": {},
     "FitStage": {},
+    "FitSample": SAMPLE,
     "EarlyStoppingSpec": FIT
     | {"stages": [{"fit": {"steps": 3, "validate_every": 1, "early_stopping": {}}}]},
     "KeepBestSpec": FIT

@@ -16,7 +16,15 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from tests import bazel, cases, exports
-from tests.parity import cluster, hugging_face_models, logits, shared_cluster, twin, workloads
+from tests.parity import cluster, hugging_face_models, logits, shared_cluster, twin
+from tests.parity.hugging_face_jobs import (
+    as_initialized,
+    assert_close,
+    job,
+    save,
+    tokens_of,
+    weights_of,
+)
 from tests.tokenizer import tokenizers_of_families
 
 ALL = list(hugging_face_models.MODELS)
@@ -30,28 +38,6 @@ muster = shared_cluster.with_slots(3)
 @pytest.fixture(autouse=True)
 def one_thread():
     torch.set_num_threads(1)
-
-
-def save(name, folder, values=logits.random_values):
-    """Writes the model's folder, in several files, and returns the model."""
-    model = values(hugging_face_models.build(name))
-    size = sum(parameter.nbytes for parameter in model.parameters())
-    model.save_pretrained(folder, max_shard_size=size // 2)
-    return model
-
-
-def weights_of(folder):
-    index = folder / "model.safetensors.index.json"
-    return index if index.exists() else folder / "model.safetensors"
-
-
-def tokens_of(name):
-    context = hugging_face_models.context_of(name)
-    return logits.random_tokens({"vocab_size": 61, "context": context})
-
-
-def assert_close(found, expected):
-    logits.assert_close(found, expected, 1e-5 * float(expected.abs().max()))
 
 
 def of_muster(folder, model_folder, tokens, *more):
@@ -139,27 +125,6 @@ def test_folders_of_older_versions_are_the_same_model(name, tmp_path):
     assert_close(found, logits.of_transformers(model, tokens))
     opened = AutoModelForCausalLM.from_pretrained(exported.parent).eval()
     assert_close(logits.of_transformers(opened, tokens), logits.of_transformers(model, tokens))
-
-
-def as_initialized(model):
-    """Values with which a loss has no large roundings."""
-    return model
-
-
-def job(folder, name, **more):
-    workloads.write_tokens(folder / "train.bin", 61, 2000, seed=1)
-    return {
-        "name": name,
-        "seed": 13,
-        "world_size": 2,
-        "model": {"hf": str(folder / "model")},
-        "data": {"train": {"tokens": {"path": str(folder / "train.bin")}}},
-        "batch": {"per_rank": 3, "accumulate": 2},
-        "optimizer": {"adamw": {"lr": 1e-3, "eps": 1e-5}},
-        "stages": [{"fit": {"steps": 20}}],
-        "export": {"path": str(folder / "out" / "model.safetensors")},
-        **more,
-    }
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -264,6 +229,27 @@ def test_texts_are_continued_as_in_transformers(muster, tmp_path):
         assert completion["tokens"] == expected
         assert completion["text"] == made
     assert found[3]["prompt"] == [5, 6]
+
+
+def test_an_export_has_the_tokenizer_and_replaces_no_other(muster, tmp_path):
+    _, tokenizer = with_tokenizer(tmp_path / "model")
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "tokenizer_config.json").write_text('{"eos_token": "mine"}')
+    spec = job(tmp_path, "exported", world_size=1, stages=[{"fit": {"steps": 1}}])
+    spec["model"]["context"] = 8
+    refused = "tokenizer_config.json exists, and was not written"
+    with pytest.raises(cluster.JobFailed, match=refused):
+        muster.run(spec, "refused")
+    (out / "tokenizer_config.json").unlink()
+    muster.run(spec, "exported")
+    again = AutoTokenizer.from_pretrained(out)
+    assert again(TEXTS[1])["input_ids"] == tokenizer(TEXTS[1])["input_ids"]
+    # Later exports replace what belongs to the first one.
+    (out / "tokenizer.json").write_text("{}")
+    muster.run(spec, "again")
+    again = AutoTokenizer.from_pretrained(out)
+    assert again(TEXTS[1])["input_ids"] == tokenizer(TEXTS[1])["input_ids"]
 
 
 def test_a_running_job_talks(muster, tmp_path):

@@ -4,12 +4,15 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
 
+#include "ATen/core/IListRef.h"
 #include "ATen/core/Tensor.h"
 #include "ATen/core/grad_mode.h"
+#include "ATen/ops/cat.h"
 #include "ATen/ops/empty.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -152,11 +155,21 @@ Reader::Values AllowedFor(const at::Tensor& tensor) {
   return finite ? Reader::Values::kFinite : Reader::Values::kAny;
 }
 
-// Returns whether the first rows of a tensor of this shape are a tensor of the model.
-bool HasMoreRows(const std::vector<int64_t>& shape, const at::Tensor& tensor) {
+// Returns whether a tensor of this shape has rows as those of a tensor of the model.
+bool HasSuchRows(const std::vector<int64_t>& shape, const at::Tensor& tensor) {
   if (static_cast<int64_t>(shape.size()) != tensor.dim() || shape.empty()) return false;
-  const at::IntArrayRef found(shape);
-  return found[0] > tensor.size(0) && found.slice(1) == tensor.sizes().slice(1);
+  return at::IntArrayRef(shape).slice(1) == tensor.sizes().slice(1);
+}
+
+// Returns the number of elements that all sources have.
+int64_t ElementsOf(const std::vector<StoredTensor>& sources) {
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (const StoredTensor& source : sources) {
+    int64_t elements = 1;
+    for (const int64_t size : source.entry->shape) elements *= size;
+    least = std::min(least, elements);
+  }
+  return least;
 }
 
 // Adds each tensor that is taken to the target for which it is meant.
@@ -191,9 +204,13 @@ void FindSources(const TensorSet& set, const WeightsOptions& options, const mode
     Target& target = (*targets)[found->second];
     target.sources.push_back(source);
     const Entry& entry = *source.entry;
-    if (name.first_rows && HasMoreRows(entry.shape, target.tensor)) {
-      report->shortened.push_back(absl::StrCat("'", names[i], "' from ", entry.shape[0], " to ",
-                                               target.tensor.size(0), " rows"));
+    const bool padded = name.vocabulary && options.pad_vocabulary;
+    const bool such_rows = HasSuchRows(entry.shape, target.tensor);
+    const int64_t more = such_rows ? entry.shape[0] - target.tensor.size(0) : 0;
+    if ((more > 0 && (name.first_rows || padded)) || (more < 0 && padded)) {
+      (more > 0 ? report->shortened : report->padded)
+          .push_back(absl::StrCat("'", names[i], "' from ", entry.shape[0], " to ",
+                                  target.tensor.size(0), " rows"));
     } else if (at::IntArrayRef(entry.shape) != target.tensor.sizes()) {
       problems->Add(absl::StrCat(described, ": expected the shape ",
                                  ShapeString(target.tensor.sizes().vec()), ", found ",
@@ -251,6 +268,7 @@ std::string Describe(const WeightsReport& report) {
   return absl::StrCat(Few("tensors taken", report.taken, "'"), "; ",
                       Few("of these renamed", report.renamed, ""), "; ",
                       Few("of these shortened", report.shortened, ""), "; ",
+                      report.padded.empty() ? "" : Few("of these padded", report.padded, "") + "; ",
                       Few("ignored", report.ignored, "'"), "; ",
                       Few("left at their initial values", report.initial, "'"));
 }
@@ -282,12 +300,20 @@ absl::StatusOr<LoadedWeights> LoadWeights(const WeightsOptions& options, const m
   for (const auto& [name, tensor, optional, sources] : targets) {
     if (sources.empty()) continue;
     const at::TensorOptions type(tensor.scalar_type());
+    const int64_t given = ElementsOf(sources);
     if (deferred != nullptr && deferred->Has(tensor)) {
-      deferred->Replace(tensor, [reader, sources, type](int64_t begin, int64_t end) {
-        const at::Tensor values = at::empty({end - begin}, type);
+      deferred->Replace(tensor, [reader, sources, type, given, initial = deferred->MakerOf(tensor)](
+                                    int64_t begin, int64_t end) {
+        const int64_t middle = std::clamp(given, begin, end);
+        if (middle == begin) return initial(begin, end);
+        const at::Tensor values = at::empty({middle - begin}, type);
         reader.Copy(sources, begin, values, Reader::Values::kFinite);
-        return values;
+        return middle == end ? values : at::cat({values, initial(middle, end)});
       });
+      continue;
+    }
+    if (given < tensor.numel()) {
+      reader.Copy(sources, 0, tensor.view({-1}).narrow(0, 0, given), AllowedFor(tensor));
       continue;
     }
     const bool in_place = tensor.is_contiguous();

@@ -29,6 +29,9 @@ struct WeightsOptions {
   // The treatment of parameters and buffers that the file does not have.
   enum class Missing { kRefuse, kInitial };
   Missing missing = Missing::kRefuse;
+  // Whether tensors with a row for each token may have more rows than the model, whose first ones
+  // are taken, or fewer: the other rows of the model keep their initial values.
+  bool pad_vocabulary = false;
 };
 
 // The tensors of the file and of the model by their treatment, by name and in their order.
@@ -37,6 +40,8 @@ struct WeightsReport {
   std::vector<std::string> renamed;  // of the taken ones: "'a' to 'b'"
   // Of the taken ones those of which the model has only the first rows: "'a' from 4 to 2 rows".
   std::vector<std::string> shortened;
+  // Of the taken ones those with fewer rows than the model: "'a' from 2 to 4 rows".
+  std::vector<std::string> padded;
   std::vector<std::string> ignored;  // not matched by `take`, or constants of the model
   std::vector<std::string> initial;  // parameters and buffers that keep their initial values
   // The differences between the config.json beside the file and the model, if they are no error.

@@ -42,7 +42,7 @@ std::string ConfigOf(const std::string& path) {
 
 absl::Status WriteTensors(const std::string& path, const std::vector<Parameter>& parameters,
                           const std::vector<Buffer>& buffers, const safetensors::Metadata& metadata,
-                          const Append& append) {
+                          const FirstRows& rows, const Append& append) {
   std::vector<Stored> tensors;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto& [name, tensor] = parameters[i];
@@ -51,6 +51,11 @@ absl::Status WriteTensors(const std::string& path, const std::vector<Parameter>&
   for (const auto& [name, tensor] : buffers) {
     const DType dtype = tensor.scalar_type() == at::kLong ? DType::kI64 : DType::kF32;
     tensors.push_back({{name, dtype, tensor.sizes().vec()}, tensor});
+  }
+  for (Stored& stored : tensors) {
+    if (const auto found = rows.find(stored.entry.name); found != rows.end()) {
+      stored.entry.shape[0] = found->second;
+    }
   }
   // Wide numbers come first, because readers may want each number at a multiple of its size.
   std::stable_sort(tensors.begin(), tensors.end(), [](const Stored& a, const Stored& b) {
@@ -66,12 +71,19 @@ absl::Status WriteTensors(const std::string& path, const std::vector<Parameter>&
   return writer->Finish().status();
 }
 
+// Returns whether a tensor of the shape `first` may be the first rows of one of the shape `whole`.
+bool HasFirstRows(const std::vector<int64_t>& whole, const std::vector<int64_t>& first) {
+  if (whole == first) return true;
+  return whole.size() == first.size() && !whole.empty() && whole[0] >= first[0] &&
+         std::equal(whole.begin() + 1, whole.end(), first.begin() + 1);
+}
+
 // Appends a tensor of a checkpoint.
 absl::Status Copy(const Entry& entry, const std::string& slot, manifest::TensorReader* reader,
                   files::HashingWriter* writer) {
   const manifest::StoredTensor* from = reader->Find(slot, entry.name);
   const std::string dtype = safetensors::Name(entry.dtype);
-  if (from == nullptr || from->shape != entry.shape || from->dtype != dtype) {
+  if (from == nullptr || !HasFirstRows(from->shape, entry.shape) || from->dtype != dtype) {
     return absl::FailedPreconditionError(absl::StrCat(
         reader->directory(), ": expected ", slot, "/", entry.name, " of the shape ",
         safetensors::ShapeString(entry.shape), " and the type ", dtype, ", found ",
@@ -79,9 +91,11 @@ absl::Status Copy(const Entry& entry, const std::string& slot, manifest::TensorR
                         : absl::StrCat("the shape ", safetensors::ShapeString(from->shape),
                                        " and the type ", from->dtype)));
   }
-  std::vector<char> bytes(std::min(from->elements, kElementsAtOnce) * from->element_bytes);
-  for (int64_t begin = 0; begin < from->elements; begin += kElementsAtOnce) {
-    const int64_t count = std::min(kElementsAtOnce, from->elements - begin);
+  int64_t elements = 1;
+  for (const int64_t size : entry.shape) elements *= size;
+  std::vector<char> bytes(std::min(elements, kElementsAtOnce) * from->element_bytes);
+  for (int64_t begin = 0; begin < elements; begin += kElementsAtOnce) {
+    const int64_t count = std::min(kElementsAtOnce, elements - begin);
     RETURN_IF_ERROR(reader->Read(*from, begin, count, bytes.data()));
     RETURN_IF_ERROR(writer->Append(bytes.data(), count * from->element_bytes));
   }
@@ -92,32 +106,54 @@ absl::Status Copy(const Entry& entry, const std::string& slot, manifest::TensorR
 
 absl::Status WriteWeights(const std::string& path, const std::vector<Parameter>& parameters,
                           const std::vector<Buffer>& buffers, const safetensors::Metadata& metadata,
-                          const BeforeRead& before_read) {
-  return WriteTensors(
-      path, parameters, buffers, metadata,
-      [&](const Stored& stored, files::HashingWriter* writer) -> absl::Status {
-        if (before_read && stored.parameter.has_value()) {
-          RETURN_IF_ERROR(before_read(*stored.parameter));
-        }
-        const at::ScalarType type = stored.entry.dtype == DType::kI64 ? at::kLong : at::kFloat;
-        // The values are read here, because the gathering may have changed the tensor's memory.
-        const at::Tensor values = stored.tensor.detach().to(at::kCPU, type).contiguous();
-        return writer->Append(values.const_data_ptr(), values.nbytes());
-      });
+                          const BeforeRead& before_read, const FirstRows& rows) {
+  return WriteTensors(path, parameters, buffers, metadata, rows,
+                      [&](const Stored& stored, files::HashingWriter* writer) -> absl::Status {
+                        if (before_read && stored.parameter.has_value()) {
+                          RETURN_IF_ERROR(before_read(*stored.parameter));
+                        }
+                        const at::ScalarType type =
+                            stored.entry.dtype == DType::kI64 ? at::kLong : at::kFloat;
+                        // The values are read here, because the gathering may have changed the
+                        // tensor's memory.
+                        at::Tensor values = stored.tensor.detach();
+                        const std::vector<int64_t>& shape = stored.entry.shape;
+                        if (!shape.empty()) values = values.narrow(0, 0, shape[0]);
+                        values = values.to(at::kCPU, type).contiguous();
+                        return writer->Append(values.const_data_ptr(), values.nbytes());
+                      });
 }
 
 absl::Status WriteStoredWeights(const std::string& path, const std::vector<Parameter>& parameters,
                                 const std::vector<Buffer>& buffers,
                                 const safetensors::Metadata& metadata, const std::string& slot,
-                                manifest::TensorReader* reader) {
-  return WriteTensors(
-      path, parameters, buffers, metadata, [&](const Stored& stored, files::HashingWriter* writer) {
-        return Copy(stored.entry, stored.parameter.has_value() ? slot : "buffer", reader, writer);
-      });
+                                manifest::TensorReader* reader, const FirstRows& rows) {
+  return WriteTensors(path, parameters, buffers, metadata, rows,
+                      [&](const Stored& stored, files::HashingWriter* writer) {
+                        return Copy(stored.entry, stored.parameter.has_value() ? slot : "buffer",
+                                    reader, writer);
+                      });
 }
 
-absl::Status WriteConfig(const std::string& path, const models::Model& model) {
-  const std::string config = model.HuggingFaceConfig();
+absl::StatusOr<FirstRows> FirstTokens(const models::Model& model, int64_t vocab_size) {
+  FirstRows rows;
+  for (const Parameter& parameter : model.Parameters()) {
+    if (!model.ResolveWeight(parameter.name).vocabulary) continue;
+    if (parameter.tensor.size(0) < vocab_size) {
+      return absl::InvalidArgumentError(absl::StrCat("found ", vocab_size, ", but the model has ",
+                                                     parameter.tensor.size(0),
+                                                     " tokens; allowed: at most as many"));
+    }
+    rows[parameter.name] = vocab_size;
+  }
+  if (rows.empty()) {
+    return absl::InvalidArgumentError(
+        "the model has no vocabulary; allowed: with gpt2, llama and hf");
+  }
+  return rows;
+}
+
+absl::Status WriteConfig(const std::string& path, const std::string& config) {
   if (config.empty()) return absl::OkStatus();
   return files::WriteAtomically(ConfigOf(path), config);
 }
@@ -134,7 +170,7 @@ absl::Status SaveWeights(const std::string& path, const std::vector<Parameter>& 
 
 absl::Status ExportModel(const std::string& path, const models::Model& model) {
   RETURN_IF_ERROR(SaveWeights(path, model.Parameters(), model.Buffers()));
-  return WriteConfig(path, model);
+  return WriteConfig(path, model.HuggingFaceConfig());
 }
 
 }  // namespace muster::checkpoint

@@ -30,13 +30,27 @@ std::optional<data::TokenType> TypeOf(v1::TokenData::Dtype dtype) {
   return dtype == v1::TokenData::UINT32 ? data::TokenType::kUint32 : data::TokenType::kUint16;
 }
 
+std::vector<train::MixturePart> Mixture(
+    const google::protobuf::RepeatedPtrField<v1::MixturePart>& spec) {
+  std::vector<train::MixturePart> parts;
+  for (const v1::MixturePart& part : spec) parts.push_back({Strings(part.path()), part.weight()});
+  return parts;
+}
+
 absl::StatusOr<train::DataConfig> Data(const char* path, const v1::DataSet& spec) {
   const bool per_rank = !spec.per_rank().empty();
   switch (spec.kind_case()) {
     case v1::DataSet::kTokens:
       return train::TokenFiles{.paths = Strings(per_rank ? spec.per_rank() : spec.tokens().path()),
                                .type = TypeOf(spec.tokens().dtype()),
-                               .per_rank = per_rank};
+                               .per_rank = per_rank,
+                               .mixture = Mixture(spec.tokens().mixture())};
+    case v1::DataSet::kDocuments:
+      return train::DocumentFiles{.paths = Strings(spec.documents().path()),
+                                  .packed = spec.documents().packing() == v1::DocumentData::NONE
+                                                ? data::Packed::kEach
+                                                : data::Packed::kBestFit,
+                                  .mixture = Mixture(spec.documents().mixture())};
     case v1::DataSet::kSafetensors:
       return train::RowFiles{
           .paths = Strings(per_rank ? spec.per_rank() : spec.safetensors().path()),
@@ -390,6 +404,8 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& given) {
                           .overwrite = spec.export_().overwrite(),
                           .job_name = spec.name(),
                           .every_steps = spec.export_().every_steps(),
+                          .vocab_size = spec.export_().vocab_size(),
+                          .tokenizer_from = spec.model().hf(),
                           .from = FromOf(spec.export_().from())};
   }
   if (spec.has_ema()) {

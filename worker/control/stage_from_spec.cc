@@ -42,6 +42,13 @@ train::PassRules PassRulesOf(const v1::FitStage& fit) {
   return rules;
 }
 
+std::optional<train::FitSample> SampleOf(const v1::FitStage& fit) {
+  if (!fit.has_sample()) return std::nullopt;
+  train::FitSample sample{.text = fit.sample().text(), .max_tokens = fit.sample().max_tokens()};
+  if (fit.sample().has_document()) sample.document = fit.sample().document();
+  return sample;
+}
+
 train::GenerateConfig Generate(const v1::GenerateSpec& spec) {
   train::GenerateConfig generate{.prompts = jobspec::PromptsOf(spec),
                                  .prompts_from = spec.prompts_from(),
@@ -71,7 +78,8 @@ absl::StatusOr<train::Stage> StageOf(const v1::StageSpec& spec) {
                              .validate_every = spec.fit().validate_every(),
                              .epochs = spec.fit().epochs(),
                              .limit_steps = spec.fit().limit_steps(),
-                             .passes = PassRulesOf(spec.fit())};
+                             .passes = PassRulesOf(spec.fit()),
+                             .sample = SampleOf(spec.fit())};
     case v1::StageSpec::kValidate:
       return train::ValidateStage{};
     case v1::StageSpec::kTest:

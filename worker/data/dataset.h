@@ -5,6 +5,7 @@
 #define MUSTER_WORKER_DATA_DATASET_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -41,6 +42,9 @@ class Dataset {
 
   // Zeros with the shapes and types of a batch of this many samples, which is above 0.
   virtual Batch Blank(int64_t samples) const = 0;
+
+  // The mean number of tokens of a sample, if samples have different numbers.
+  virtual std::optional<double> mean_tokens() const { return std::nullopt; }
 
   // The source of the tokens, if it is known.
   virtual tokenizer::Source tokenizer() const { return {}; }

@@ -10,8 +10,9 @@ namespace muster::data {
 
 struct Note {
   enum class Kind {
-    kCast,   // numbers of another type or order, which are converted
-    kDoubt,  // the bytes look like something else than what the job says
+    kCast,      // numbers of another type or order, which are converted
+    kDoubt,     // the bytes look like something else than what the job says
+    kArranged,  // how samples are made of the files
   };
   Kind kind = Kind::kCast;
   std::string text;

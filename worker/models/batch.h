@@ -14,7 +14,9 @@
 namespace muster::models {
 
 // One micro-batch on one rank.
-//   tokens: inputs and targets int64 [B, C], targets shifted by one
+//   tokens: inputs and targets int64 [B, C], targets shifted by one. If several documents follow
+//           one another in a row, `further` has the position of each token in its document, int64
+//           [B, C]; a document begins at each 0 (only with InputSpec::documents)
 //   rows:   inputs float32 [B, ...]; targets int64 [B] (classes), or float32 [B, M] (numbers)
 //   arrays: inputs and further as InputSpec::arrays says; targets as InputSpec says
 struct Batch {
@@ -53,6 +55,8 @@ struct InputSpec {
   // Arrays: above 0 if tokens can fill the arrays, which then are the tokens and the targets.
   int64_t vocab_size = 0;
   int64_t context = 0;
+  // Tokens: the model keeps documents in one row apart: attention stays within each.
+  bool documents = false;
   // Rows: every row has `row_elements` numbers, in any shape. Labels are below `classes`, or
   // `ignored`.
   int64_t row_elements = 0;

@@ -62,6 +62,10 @@ class DeferredValues {
   at::Tensor Of(const at::Tensor& tensor) const;
   // Returns the elements [begin, end) of the tensor, [end - begin].
   at::Tensor Range(const at::Tensor& tensor, int64_t begin, int64_t end) const;
+  // Returns the function that computes a tensor's values. Requires Has(tensor).
+  RangeMaker MakerOf(const at::Tensor& tensor) const {
+    return makers_.at(tensor.unsafeGetTensorImpl());
+  }
   // Replaces the function that computes a tensor's values. Requires Has(tensor).
   void Replace(const at::Tensor& tensor, RangeMaker maker);
   // Gives a tensor its own memory with its values, unless it has memory already.

@@ -175,10 +175,15 @@ absl::Status Model::CheckBatch(const Batch& batch) const {
   std::string expected;
   if (spec.kind == InputSpec::Kind::kTokens) {
     if (IsTokens(batch.inputs, spec.context) && IsTokens(batch.targets, spec.context) &&
-        batch.inputs.sizes() == batch.targets.sizes()) {
+        batch.inputs.sizes() == batch.targets.sizes() &&
+        batch.further.size() <= (spec.documents ? 1 : 0) &&
+        (batch.further.empty() || (IsTokens(batch.further[0], spec.context) &&
+                                   batch.further[0].sizes() == batch.inputs.sizes()))) {
       return absl::OkStatus();
     }
-    expected = absl::StrCat("inputs and targets Long [B, C] with C <= ", spec.context);
+    expected =
+        absl::StrCat("inputs and targets", spec.documents ? " (and positions in documents)" : "",
+                     " Long [B, C] with C <= ", spec.context);
   } else {
     const bool classes = spec.target_numbers == 0;
     if (IsRows(batch.inputs, spec.row_elements) &&

@@ -66,6 +66,8 @@ struct WeightName {
   std::string parameter;  // the parameter's or buffer's full name, when kParameter
   // True: the file's tensor may have more rows, of which the model has the first ones.
   bool first_rows = false;
+  // True: the tensor has one row for each token of the vocabulary.
+  bool vocabulary = false;
 };
 
 // Returns "Float [2, 3]" or "nothing", for errors.

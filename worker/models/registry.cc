@@ -42,7 +42,8 @@ absl::StatusOr<std::unique_ptr<Model>> Create(const v1::ModelSpec& spec, uint64_
       return model;
     }
     case v1::ModelSpec::kHf: {
-      ASSIGN_OR_RETURN(auto model, CreateHuggingFace(spec.hf(), spec.context(), seed));
+      ASSIGN_OR_RETURN(auto model,
+                       CreateHuggingFace(spec.hf(), spec.context(), spec.vocab_size(), seed));
       RETURN_IF_ERROR(CheckTokenizer(spec, *model));
       return model;
     }

@@ -3,8 +3,11 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <vector>
 
+#include "ATen/core/IListRef.h"
 #include "ATen/ops/arange.h"
+#include "ATen/ops/cat.h"
 #include "ATen/ops/matmul.h"
 #include "ATen/ops/scaled_dot_product_attention.h"
 #include "ATen/ops/softmax.h"
@@ -14,12 +17,67 @@ namespace {
 
 // Returns which positions (columns) each position (row) sees: bool [length, length].
 at::Tensor Seen(int64_t length, int64_t window, c10::Device device) {
-  const at::Tensor positions = at::arange(length, at::TensorOptions().device(device));
-  const at::Tensor back = positions.unsqueeze(1).sub(positions);
-  return back.ge(0).logical_and(back.lt(window));
+  const at::Tensor columns = at::arange(length, at::TensorOptions().device(device));
+  const at::Tensor rows = columns.unsqueeze(1);
+  const at::Tensor before = rows.ge(columns);
+  return window >= length ? before : before.logical_and(rows.lt(columns.add(window)));
+}
+
+// Returns the lengths of the documents in a row. positions: int64 [C] on the CPU, contiguous.
+std::vector<int64_t> LengthsOf(const at::Tensor& positions) {
+  const int64_t* const at = positions.const_data_ptr<int64_t>();
+  std::vector<int64_t> lengths;
+  for (int64_t i = 0; i < positions.numel(); ++i) {
+    if (i == 0 || at[i] == 0) lengths.push_back(0);
+    ++lengths.back();
+  }
+  return lengths;
+}
+
+// Computes each document by itself.
+at::Tensor AttentionOfEach(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           const at::Tensor& positions, Window window) {
+  // unbind and split instead of select and narrow: their gradients are one concatenation.
+  const std::vector<at::Tensor> qs = q.unbind(0), ks = k.unbind(0), vs = v.unbind(0);
+  std::vector<at::Tensor> rows;
+  for (size_t row = 0; row < qs.size(); ++row) {
+    const std::vector<int64_t> lengths =
+        LengthsOf(positions.select(0, static_cast<int64_t>(row)).contiguous());
+    const auto parts = [&](const at::Tensor& x) {
+      return x.unsqueeze(0).split_with_sizes(lengths, 2);
+    };
+    const std::vector<at::Tensor> q_parts = parts(qs[row]), k_parts = parts(ks[row]),
+                                  v_parts = parts(vs[row]);
+    std::vector<at::Tensor> mixed;
+    for (size_t part = 0; part < lengths.size(); ++part) {
+      mixed.push_back(CausalAttention(q_parts[part], k_parts[part], v_parts[part], window));
+    }
+    rows.push_back(at::cat(mixed, 2));
+  }
+  return at::cat(rows, 0);
 }
 
 }  // namespace
+
+at::Tensor SeenInDocuments(const at::Tensor& positions, Window window) {
+  const int64_t length = positions.size(1);
+  // Tokens of one document have the same number.
+  const at::Tensor numbers = positions.eq(0).cumsum(1);
+  const at::Tensor same = numbers.unsqueeze(2).eq(numbers.unsqueeze(1));
+  return same.logical_and(Seen(length, window.value_or(length), positions.device())).unsqueeze(1);
+}
+
+at::Tensor DocumentAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             const at::Tensor& positions, Window window) {
+  if (positions.device().is_cpu()) return AttentionOfEach(q, k, v, positions, window);
+  // The fused kernels with a mask do not take groups of queries.
+  const int64_t group = q.size(1) / k.size(1);
+  const auto whole = [&](const at::Tensor& x) {
+    return group == 1 ? x : x.repeat_interleave(group, 1);
+  };
+  return at::scaled_dot_product_attention(q, whole(k), whole(v),
+                                          SeenInDocuments(positions, window));
+}
 
 at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            Window window) {

@@ -20,6 +20,16 @@ using Window = std::optional<int64_t>;
 at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            Window window = std::nullopt);
 
+// Returns the attention within documents that follow one another: each token sees the tokens of its
+// own document up to itself. positions int64 [B, C]: of each token in its document; a document
+// begins at each 0. On a CPU, each document is computed by itself, so that the cost is that of the
+// documents. Otherwise by SeenInDocuments, so that the host does not wait for the positions.
+at::Tensor DocumentAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             const at::Tensor& positions, Window window = std::nullopt);
+
+// Returns which tokens (columns) each token (row) sees: bool [B, 1, C, C].
+at::Tensor SeenInDocuments(const at::Tensor& positions, Window window = std::nullopt);
+
 // Returns the attention of one position that comes after others. Makes no copy of k and v for each
 // head of q. Computes in float32, unless autocast says otherwise.
 // - q [B, H, 1, D] -> [B, H, 1, D] of q's type.

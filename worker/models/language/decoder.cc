@@ -1,5 +1,6 @@
 #include "worker/models/language/decoder.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,7 +9,9 @@
 #include "ATen/ops/rms_norm.h"
 #include "ATen/ops/silu.h"
 #include "worker/models/init.h"
+#include "worker/models/language/attention.h"
 #include "worker/models/language/key_value_cache.h"
+#include "worker/models/language/rotary.h"
 #include "worker/models/unit.h"
 
 namespace muster::models {
@@ -25,8 +28,8 @@ Tensor RmsNorm(const Tensor& x, const Tensor& weight, double eps) {
 
 class Layer : public Unit {
  public:
-  Layer(const std::string& name, const DecoderShape& shape, const DecoderLayer& options,
-        std::shared_ptr<Rotary> rotary, uint64_t seed)
+  Layer(const std::string& name, const DecoderShape& shape,
+        const huggingface::DecoderLayer& options, std::shared_ptr<Rotary> rotary, uint64_t seed)
       : Unit(name), shape_(shape), options_(options), rotary_(std::move(rotary)), seed_(seed) {
     const int64_t width = shape.width;
     const int64_t queries = shape.heads * shape.head, shared = shape.kv_heads * shape.head;
@@ -45,9 +48,12 @@ class Layer : public Unit {
     down_ = AddLinear(".mlp.down_proj", shape.inner, width, shape.mlp_bias);
   }
 
-  Tensor Forward(const Tensor& x, ForwardContext& context) override {
-    const Tensor attended = x.add(Attention(Norm(input_norm_, x), context.cache()));
-    return attended.add(FeedForward(Norm(post_attention_norm_, attended)));
+  // inputs: numbers [B, C, width], and positions in documents, if there are any.
+  Tensors ForwardMany(const Tensors& inputs, ForwardContext& context) override {
+    const Tensor& x = inputs[0];
+    const Tensor positions = inputs.size() > 1 ? inputs[1] : Tensor();
+    const Tensor attended = x.add(Attention(Norm(input_norm_, x), positions, context.cache()));
+    return {attended.add(FeedForward(Norm(post_attention_norm_, attended)))};
   }
 
  private:
@@ -57,7 +63,8 @@ class Layer : public Unit {
     std::optional<size_t> bias;
   };
 
-  Tensor Attention(const Tensor& x, KeyValueCache* cache) const {
+  Tensor Attention(const Tensor& x, const Tensor& positions, KeyValueCache* cache) const {
+    const Tensor places = cache == nullptr ? positions : cache->positions();
     // [B, C, heads * head] -> [B, C, heads, head]
     const auto split = [&](const Linear& linear, int64_t heads) {
       return Apply(linear, x).unflatten(2, {heads, shape_.head});
@@ -65,13 +72,15 @@ class Layer : public Unit {
     const auto turn = [&](const Tensor& heads, const std::optional<size_t>& norm) {
       const Tensor normed = norm.has_value() ? Norm(*norm, heads) : heads;
       if (!options_.rotary) return normed;
-      return cache == nullptr ? rotary_->Turn(normed) : rotary_->TurnAt(cache->positions(), normed);
+      return places.defined() ? rotary_->TurnAt(places, normed) : rotary_->Turn(normed);
     };
     const Tensor q = turn(split(q_, shape_.heads), q_norm_).transpose(1, 2);
     const Tensor k = turn(split(k_, shape_.kv_heads), k_norm_).transpose(1, 2);
     const Tensor v = split(v_, shape_.kv_heads).transpose(1, 2);
-    const Tensor mixed = cache == nullptr ? CausalAttention(q, k, v, options_.window)
-                                          : cache->Attend(*this, q, k, v, options_.window);
+    const Tensor mixed = cache != nullptr ? cache->Attend(*this, q, k, v, options_.window)
+                         : positions.defined()
+                             ? DocumentAttention(q, k, v, positions, options_.window)
+                             : CausalAttention(q, k, v, options_.window);
     return Apply(o_, mixed.transpose(1, 2).flatten(2));
   }
 
@@ -101,7 +110,7 @@ class Layer : public Unit {
   }
 
   const DecoderShape& shape_;  // the root's
-  const DecoderLayer options_;
+  const huggingface::DecoderLayer options_;
   const std::shared_ptr<Rotary> rotary_;
   const uint64_t seed_;
   size_t input_norm_, post_attention_norm_;
@@ -122,11 +131,13 @@ class Root : public Unit {
     head_ = shape.tied ? embedding_ : &AddVocabulary("lm_head", seed);
   }
 
-  Tensor Forward(const Tensor& tokens, ForwardContext& context) override {
-    Tensor x = context.Call(*embedding_, tokens);
-    for (Unit* const layer : layers_) x = context.Call(*layer, x);
-    if (context.cache() != nullptr) x = context.cache()->OfLastTokens(x);
-    return context.Call(*head_, RmsNorm(x, parameter(norm_), shape_.norm_eps));
+  // inputs: tokens [B, C], and their positions in documents, if there are any.
+  Tensors ForwardMany(const Tensors& inputs, ForwardContext& context) override {
+    Tensors x = inputs;
+    x[0] = context.Call(*embedding_, inputs[0]);
+    for (Unit* const layer : layers_) x[0] = context.CallMany(*layer, x)[0];
+    if (context.cache() != nullptr) x[0] = context.cache()->OfLastTokens(x[0]);
+    return {context.Call(*head_, RmsNorm(x[0], parameter(norm_), shape_.norm_eps))};
   }
 
  private:

@@ -16,6 +16,7 @@
 #include "ATen/ops/matmul.h"
 #include "ATen/ops/softmax.h"
 #include "ATen/ops/triu.h"
+#include "ATen/ops/zeros.h"
 #include "nlohmann/json.hpp"
 #include "worker/models/built_in.h"
 #include "worker/models/init.h"
@@ -56,17 +57,23 @@ Tensor Conv1D(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return at::addmm(bias, x, weight);
 }
 
-// Computes the attention of the block: q, k, v [B, H, C, D] -> [B, H, C, D].
+// Computes the attention of the block: q, k, v [B, H, C, D] -> [B, H, C, D]. positions: of each
+// token in its document [B, C]; undefined: each row is one document.
 Tensor Attention(const Unit& block, const Tensor& q, const Tensor& k, const Tensor& v,
-                 double dropout, ForwardContext& context) {
+                 const Tensor& positions, double dropout, ForwardContext& context) {
   if (context.cache() != nullptr) return context.cache()->Attend(block, q, k, v);
-  if (!context.training() || dropout == 0) return CausalAttention(q, k, v);
+  if (!context.training() || dropout == 0) {
+    return positions.defined() ? DocumentAttention(q, k, v, positions) : CausalAttention(q, k, v);
+  }
   // The fused kernel is not used: it would draw its dropout from the process-wide generator.
+  constexpr float kNever = -std::numeric_limits<float>::infinity();
   const int64_t length = q.size(2);
-  const Tensor future =
-      at::full({length, length}, -std::numeric_limits<float>::infinity(), q.options()).triu_(1);
+  const Tensor unseen =
+      positions.defined()
+          ? at::zeros({}, q.options()).masked_fill(SeenInDocuments(positions).logical_not(), kNever)
+          : at::full({length, length}, kNever, q.options()).triu_(1);
   const double scale = 1 / std::sqrt(static_cast<double>(q.size(3)));
-  const Tensor scores = at::matmul(q.mul(scale), k.transpose(2, 3)).add(future);
+  const Tensor scores = at::matmul(q.mul(scale), k.transpose(2, 3)).add(unseen);
   return at::matmul(Dropout(at::softmax(scores, -1), dropout, context), v);
 }
 
@@ -84,7 +91,10 @@ class Block : public Unit {
     outer_ = AddConv1D(".mlp.c_proj", shape.inner, width, residual);
   }
 
-  Tensor Forward(const Tensor& x, ForwardContext& context) override {
+  // inputs: numbers [B, C, width], and positions in documents, if there are any.
+  Tensors ForwardMany(const Tensors& inputs, ForwardContext& context) override {
+    const Tensor& x = inputs[0];
+    const Tensor positions = inputs.size() > 1 ? inputs[1] : Tensor();
     const int64_t batch = x.size(0), length = x.size(1), width = shape_.width;
     const int64_t rows = batch * length, head = width / shape_.heads;
     const auto split = [&](const Tensor& part) {
@@ -94,15 +104,15 @@ class Block : public Unit {
 
     // split instead of narrow: the gradient of split is one concatenation.
     const std::vector<Tensor> qkv = Apply(attention_in_, Norm(ln_1_, flat)).split(width, 1);
-    Tensor mixed =
-        Attention(*this, split(qkv[0]), split(qkv[1]), split(qkv[2]), shape_.dropout, context);
+    Tensor mixed = Attention(*this, split(qkv[0]), split(qkv[1]), split(qkv[2]), positions,
+                             shape_.dropout, context);
     mixed = mixed.transpose(1, 2).reshape({rows, width});
     const Tensor attended =
         flat.add(Dropout(Apply(attention_out_, mixed), shape_.dropout, context));
 
     const Tensor hidden = at::gelu(Apply(inner_, Norm(ln_2_, attended)), "tanh");
     const Tensor out = attended.add(Dropout(Apply(outer_, hidden), shape_.dropout, context));
-    return out.view({batch, length, width});
+    return {out.view({batch, length, width})};
   }
 
  private:
@@ -135,7 +145,8 @@ class Block : public Unit {
   size_t ln_1_, attention_in_, attention_out_, ln_2_, inner_, outer_;
 };
 
-// tokens int64 [B, C], C <= context -> logits float32 [B, C, vocab_size]. In a generation
+// tokens int64 [B, C], C <= context, and their positions in documents [B, C], if there are any ->
+// logits float32 [B, C, vocab_size]. In a generation
 // (key_value_cache.h) only those of the last token of each row, [B, 1, vocab_size].
 class Root : public Unit {
  public:
@@ -154,16 +165,19 @@ class Root : public Unit {
     head_ = shape.tied ? embedding_ : &AddVocabulary("lm_head", seed);
   }
 
-  Tensor Forward(const Tensor& tokens, ForwardContext& context) override {
+  Tensors ForwardMany(const Tensors& inputs, ForwardContext& context) override {
     KeyValueCache* const cache = context.cache();
-    const Tensor positions = cache == nullptr ? parameter(wpe_).narrow(0, 0, tokens.size(1))
-                                              : at::embedding(parameter(wpe_), cache->positions());
-    Tensor x = Dropout(context.Call(*embedding_, tokens).add(positions), shape_.dropout, context);
-    for (Unit* const block : blocks_) x = context.Call(*block, x);
-    if (cache != nullptr) x = cache->OfLastTokens(x);
-    x = at::layer_norm(x, {shape_.width}, parameter(ln_f_), parameter(ln_f_ + 1),
-                       kGpt2LayerNormEpsilon);
-    return context.Call(*head_, x);
+    const bool documents = inputs.size() > 1;
+    const Tensor positions = cache != nullptr ? at::embedding(parameter(wpe_), cache->positions())
+                             : documents      ? at::embedding(parameter(wpe_), inputs[1])
+                                              : parameter(wpe_).narrow(0, 0, inputs[0].size(1));
+    Tensors x = inputs;
+    x[0] = Dropout(context.Call(*embedding_, inputs[0]).add(positions), shape_.dropout, context);
+    for (Unit* const block : blocks_) x[0] = context.CallMany(*block, x)[0];
+    if (cache != nullptr) x[0] = cache->OfLastTokens(x[0]);
+    const Tensor last = at::layer_norm(x[0], {shape_.width}, parameter(ln_f_), parameter(ln_f_ + 1),
+                                       kGpt2LayerNormEpsilon);
+    return {context.Call(*head_, last)};
   }
 
  private:

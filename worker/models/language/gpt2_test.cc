@@ -6,6 +6,7 @@
 #include "ATen/CPUGeneratorImpl.h"
 #include "ATen/core/Tensor.h"
 #include "ATen/ops/log_softmax.h"
+#include "ATen/ops/tensor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
@@ -132,6 +133,20 @@ TEST(Gpt2Test, AttentionWithDropoutIsTheFusedOneWhenNothingIsDropped) {
   EXPECT_TRUE(Train(*model, Tokens(2, 6), 5).allclose(Evaluate(*model, Tokens(2, 6)), 1e-4, 1e-4));
 }
 
+TEST(Gpt2Test, DocumentsAreKeptApartWithDropout) {
+  const auto model = Make(With("dropout", 1e-12));
+  for (const Parameter& parameter : model->Parameters()) parameter.tensor.detach().mul_(10);
+  const at::Tensor tokens = Tokens(2, 6);
+  const Batch packed = {
+      .inputs = tokens,
+      .targets = tokens,
+      .further = {at::tensor({0, 0, 1, 2, 0, 1, 0, 1, 2, 3, 0, 1}, at::kLong).view({2, 6})}};
+  ForwardContext training(Mode::kTrain, MakeGenerator(5)), quiet(Mode::kEvaluate, MakeGenerator(0));
+  const at::Tensor expected = model->Logits(packed, quiet);
+  EXPECT_TRUE(model->Logits(packed, training).allclose(expected, 1e-4, 1e-4));
+  EXPECT_FALSE(Evaluate(*model, tokens).allclose(expected, 1e-2, 1e-2));
+}
+
 TEST(Gpt2Test, FlopsAreThoseOfTheMatrixProducts) {
   // A block: 6 positions times 2 * (8 * 24 + 8 * 8 + 2 * 8 * 32), and 2 * 2 * 6 * 6 * 8 for
   // attention.
@@ -156,8 +171,8 @@ TEST(Gpt2Test, BatchesThatDoNotFitAreRefused) {
   EXPECT_TRUE(model->CheckBatch({Tokens(2, 6), Tokens(2, 6)}).ok());
   EXPECT_EQ(
       std::string(model->CheckBatch({Tokens(2, 7), Tokens(2, 7)}).message()),
-      "batch for gpt2: expected inputs and targets Long [B, C] with C <= 6, found inputs Long "
-      "[2, 7] and targets Long [2, 7]");
+      "batch for gpt2: expected inputs and targets (and positions in documents) Long [B, C] with "
+      "C <= 6, found inputs Long [2, 7] and targets Long [2, 7]");
   EXPECT_FALSE(model->CheckBatch({Tokens(2, 6), {}}).ok());
   EXPECT_FALSE(model->CheckBatch({Tokens(2, 6), Tokens(2, 5)}).ok());
 }

@@ -13,10 +13,11 @@
 namespace muster::models {
 
 // Makes the model that the config.json of a folder describes, with initial values. context: the
-// tokens of a sample; 0: as many as the model has positions. Errors name the file: those of opening
+// tokens of a sample; 0: as many as the model has positions. vocab_size: the vocabulary in place of
+// that of config.json, unless it is 0. Errors name the file: those of opening
 // the file; INVALID_ARGUMENT: those of ReadHuggingFaceConfig.
 absl::StatusOr<std::unique_ptr<Model>> CreateHuggingFace(const std::string& folder, int64_t context,
-                                                         uint64_t seed);
+                                                         int64_t vocab_size, uint64_t seed);
 
 }  // namespace muster::models
 

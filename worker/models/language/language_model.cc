@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/huggingface/config_fields.h"
 #include "common/problems/problems.h"
 #include "worker/models/init.h"
 #include "worker/models/language/attention.h"
@@ -27,27 +28,19 @@ nlohmann::json ValueAt(const nlohmann::json& config, const std::string& path) {
 }
 
 bool Equal(const nlohmann::json& expected, const nlohmann::json& found) {
-  if (expected.is_string() && IsActivation(expected.get<std::string>(), found)) return true;
+  if (expected.is_string() && huggingface::IsActivation(expected.get<std::string>(), found))
+    return true;
   if (!expected.is_number_float() || !found.is_number()) return expected == found;
   // Some programs write the number rounded to float32.
   const double a = expected.get<double>(), b = found.get<double>();
   return std::abs(a - b) <= 1e-6 * std::abs(a);
 }
 
+constexpr char kOutputLayer[] = "lm_head.weight";
+
 bool IsTokens(const at::Tensor& x) { return x.scalar_type() == at::kLong; }
 
 }  // namespace
-
-bool IsActivation(const std::string& expected, const nlohmann::json& found) {
-  // The results of the other functions differ by the rounding of single operations.
-  static const auto& names = *new std::map<std::string, std::set<std::string>>{
-      {"gelu_new", {"gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"}},
-      {"silu", {"swish"}}};
-  if (!found.is_string()) return false;
-  const auto other = names.find(expected);
-  return found == expected ||
-         (other != names.end() && other->second.count(found.get<std::string>()) > 0);
-}
 
 LanguageModel::LanguageModel(ModelIdentity identity, std::unique_ptr<Unit> root,
                              const LanguageModelShape& shape, LanguageModelNames names)
@@ -63,8 +56,10 @@ std::string LanguageModel::name() const {
 }
 
 InputSpec LanguageModel::UnitsInput() const {
-  return {
-      .kind = InputSpec::Kind::kTokens, .vocab_size = shape_.vocab_size, .context = shape_.context};
+  return {.kind = InputSpec::Kind::kTokens,
+          .vocab_size = shape_.vocab_size,
+          .context = shape_.context,
+          .documents = true};
 }
 
 double LanguageModel::ForwardFlops() const {
@@ -82,10 +77,13 @@ std::optional<Continuation> LanguageModel::continuation() const {
 
 WeightName LanguageModel::ResolveWeight(const std::string& name) const {
   for (const std::string& full : {name, names_.prefix + name}) {
-    if (Has(full)) return {WeightName::Kind::kParameter, full, full == names_.positions};
+    if (!Has(full)) continue;
+    const bool vocabulary = full == names_.embedding || full == kOutputLayer;
+    return {WeightName::Kind::kParameter, full, full == names_.positions, vocabulary};
   }
-  if (shape_.tied && name == "lm_head.weight") {
-    return {WeightName::Kind::kParameter, names_.embedding};
+  if (shape_.tied && name == kOutputLayer) {
+    return {
+        .kind = WeightName::Kind::kParameter, .parameter = names_.embedding, .vocabulary = true};
   }
   for (const std::string& constant : names_.constants) {
     if (absl::EndsWith(name, constant)) return {WeightName::Kind::kIgnored, ""};

@@ -48,10 +48,6 @@ struct LanguageModelNames {
 // A key of config.json ("a.b": b within a), and the value that the key must have if present.
 using ConfigFact = std::pair<std::string, nlohmann::json>;
 
-// Returns whether `found`, a value of config.json, is this activation function, or another name
-// that transformers has for it.
-bool IsActivation(const std::string& expected, const nlohmann::json& found);
-
 // What a model is for people and for transformers.
 struct ModelIdentity {
   std::string kind;  // as in the job file

@@ -2,9 +2,12 @@
 #include "worker/models/language/language_model.h"
 
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "ATen/ops/tensor.h"
+#include "ATen/ops/zeros.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/models/language/language_model_maker.h"
@@ -109,6 +112,55 @@ TEST_P(LanguageModelTest, LossReachesEveryParameter) {
       EXPECT_GT(parameter.tensor.grad().abs().sum().item<float>(), 0) << parameter.name;
     }
   }
+}
+
+TEST_P(LanguageModelTest, DocumentsInOneRowAreAsEachByItself) {
+  const auto model = Small();
+  FollowTheText(*model);
+  const at::Tensor tokens = Tokens(2, 6);
+  // Documents of 1, 3 and 2 tokens, and of 4 and 2.
+  const at::Tensor positions =
+      at::tensor({0, 0, 1, 2, 0, 1, 0, 1, 2, 3, 0, 1}, at::kLong).view({2, 6});
+  const at::Tensor targets = tokens.roll(1, 1);
+  const auto gradients = [&] {
+    std::vector<at::Tensor> all;
+    for (const Parameter& parameter : model->Parameters()) {
+      all.push_back(parameter.tensor.grad().clone());
+      parameter.tensor.mutable_grad().reset();
+    }
+    return all;
+  };
+  ForwardContext context(Mode::kTrain, MakeGenerator(0));
+  const Batch packed = {.inputs = tokens, .targets = targets, .further = {positions}};
+  ASSERT_EQ(model->CheckBatch(packed), absl::OkStatus());
+  const at::Tensor logits = model->Logits(packed, context);
+  at::Tensor loss = model->Loss(packed, context).mean_loss.mul(12);
+  loss.backward();
+  const std::vector<at::Tensor> together = gradients();
+
+  at::Tensor sum = at::zeros({});
+  for (const auto& [row, begin, length] : std::vector<std::tuple<int64_t, int64_t, int64_t>>{
+           {0, 0, 1}, {0, 1, 3}, {0, 4, 2}, {1, 0, 4}, {1, 4, 2}}) {
+    const auto part = [&, row = row, begin = begin, length = length](const at::Tensor& x) {
+      return x.narrow(0, row, 1).narrow(1, begin, length);
+    };
+    const Batch alone = {.inputs = part(tokens), .targets = part(targets)};
+    EXPECT_TRUE(model->Logits(alone, context).allclose(part(logits), 0, 1e-6));
+    sum = sum.add(model->Loss(alone, context).mean_loss.mul(length));
+  }
+  EXPECT_NEAR(sum.item<double>(), loss.item<double>(), 1e-5);
+  sum.backward();
+  const std::vector<at::Tensor> apart = gradients();
+  for (size_t i = 0; i < apart.size(); ++i) {
+    EXPECT_TRUE(apart[i].allclose(together[i], 1e-5, 1e-5)) << model->Parameters()[i].name;
+  }
+}
+
+TEST_P(LanguageModelTest, ABatchWithOtherPositionsIsRefused) {
+  const auto model = Small();
+  const at::Tensor tokens = Tokens(2, 6);
+  EXPECT_FALSE(model->CheckBatch({tokens, tokens, {}, {Tokens(2, 5)}}).ok());
+  EXPECT_FALSE(model->CheckBatch({tokens, tokens, {}, {tokens, tokens}}).ok());
 }
 
 TEST_P(LanguageModelTest, EveryUnitIsCalledThroughTheContext) {

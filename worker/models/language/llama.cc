@@ -1,6 +1,7 @@
 // Llama from options in the job file, without biases, dropout and scaled rotary positions, with the
 // initialisation of Hugging Face's LlamaForCausalLM.
 #include <string>
+#include <vector>
 
 #include "nlohmann/json.hpp"
 #include "worker/models/built_in.h"
@@ -70,7 +71,7 @@ std::unique_ptr<Model> CreateLlama(const v1::LlamaSpec& spec, uint64_t seed) {
                               .norm_eps = spec.norm_eps(),
                               .rotary = {.theta = spec.rope_theta()},
                               .tied = spec.tied(),
-                              .layers = std::vector<DecoderLayer>(spec.layers())};
+                              .layers = std::vector<huggingface::DecoderLayer>(spec.layers())};
   return CreateDecoder(
       shape, {.kind = "llama", .config = ConfigOf(spec, shape), .facts = FactsOf(shape)}, seed);
 }

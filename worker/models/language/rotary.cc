@@ -12,6 +12,10 @@
 namespace muster::models {
 namespace {
 
+using huggingface::LinearScaling;
+using huggingface::Llama3Scaling;
+using huggingface::RotaryFrequencies;
+
 at::Tensor Turned(const at::Tensor& x, const at::Tensor& cosines, const at::Tensor& sines) {
   // A roll by half a head puts each number at the place of its partner.
   return at::addcmul(x.mul(cosines), x.roll(x.size(3) / 2, 3), sines).to(x.scalar_type());

@@ -4,41 +4,19 @@
 #define MUSTER_WORKER_MODELS_LANGUAGE_ROTARY_H_
 
 #include <cstdint>
-#include <variant>
 
 #include "ATen/core/Tensor.h"
 #include "c10/core/Device.h"
+#include "common/huggingface/decoder_shape.h"
 
 namespace muster::models {
-
-// Divides all frequencies by `factor` ("linear" in Hugging Face).
-struct LinearScaling {
-  double factor = 1;
-};
-
-// Divides low frequencies by `factor`, keeps high frequencies, and goes over smoothly between them
-// ("llama3" in Hugging Face). A frequency is low if a full turn takes more than original_context /
-// low_frequency positions, and high if a full turn takes less than original_context /
-// high_frequency positions.
-struct Llama3Scaling {
-  double factor = 1;
-  double low_frequency = 1;
-  double high_frequency = 4;
-  double original_context = 0;
-};
-
-struct RotaryFrequencies {
-  // Without scaling, pair i is rotated by position / theta^(2i / head).
-  double theta = 10000;
-  std::variant<std::monostate, LinearScaling, Llama3Scaling> scaling;
-};
 
 // Holds the angles of all positions, which do not belong to a model's weights. The angles move to
 // the device of the rotated tensor. Threading: one thread at a time.
 class Rotary {
  public:
   // `head`: the width of one head; must be even.
-  Rotary(int64_t context, int64_t head, const RotaryFrequencies& frequencies);
+  Rotary(int64_t context, int64_t head, const huggingface::RotaryFrequencies& frequencies);
 
   // Rotates the heads of each position: [B, C, H, head] -> the same shape, in float32. C <=
   // context.

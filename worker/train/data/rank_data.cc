@@ -20,6 +20,8 @@
 #include "worker/data/npy_dataset.h"
 #include "worker/data/part.h"
 #include "worker/data/safetensors_dataset.h"
+#include "worker/data/tokens/documents_dataset.h"
+#include "worker/data/tokens/mixture.h"
 #include "worker/device/host_values.h"
 #include "worker/train/ranks/agreement.h"
 #include "worker/train/ranks/guarded.h"
@@ -51,6 +53,23 @@ bool IsPerRank(const DataConfig& config) {
       config);
 }
 
+using Paths = std::vector<std::string>;
+
+// Opens each part of a mixture, or, if there is none, these paths.
+template <typename OpenPaths>
+OpenedDataset Mixed(const std::vector<MixturePart>& mixture, const Paths& paths,
+                    const models::InputSpec& input, const OpenPaths& open) {
+  if (mixture.empty()) return open(paths);
+  std::vector<std::unique_ptr<data::Dataset>> parts;
+  std::vector<double> weights;
+  for (const MixturePart& part : mixture) {
+    ASSIGN_OR_RETURN(auto opened, open(part.paths));
+    parts.push_back(std::move(opened));
+    weights.push_back(part.weight);
+  }
+  return data::MakeMixture(std::move(parts), weights, input);
+}
+
 OpenedDataset Open(const DataConfig& config, const models::InputSpec& input,
                    data::Emptiness emptiness, data::Labels labels,
                    const comm::Communicator& communicator) {
@@ -61,11 +80,17 @@ OpenedDataset Open(const DataConfig& config, const models::InputSpec& input,
           return data::OpenIdx(files, input, labels);
         } else if constexpr (std::is_same_v<Files, data::NpyOptions>) {
           return data::OpenNpy(files, input, labels);
+        } else if constexpr (std::is_same_v<Files, DocumentFiles>) {
+          return Mixed(files.mixture, files.paths, input, [&](const Paths& some) {
+            return data::OpenDocuments(some, files.packed, input);
+          });
         } else {
           ASSIGN_OR_RETURN(const auto paths, PathsOf(files, communicator));
           const auto empty = files.per_rank ? emptiness : data::Emptiness::kRefused;
           if constexpr (std::is_same_v<Files, TokenFiles>) {
-            return data::OpenTokens(paths, files.type, input, empty);
+            return Mixed(files.mixture, paths, input, [&](const Paths& some) {
+              return data::OpenTokens(some, files.type, input, empty);
+            });
           } else {
             return data::OpenSafetensors(paths, input, empty, labels, files.names);
           }
@@ -121,6 +146,9 @@ absl::StatusOr<TokenizedSet> FirstKnown(const std::vector<TokenizedSet>& sets) {
   }
   return first;
 }
+
+// The reason of a note that says how documents and mixtures are arranged.
+constexpr char kArrangedReason[] = "DATA_ARRANGED";
 
 }  // namespace
 
@@ -190,17 +218,19 @@ absl::StatusOr<tokenizer::Source> TokenizerOfJob(const std::vector<TokenizedSet>
 
 std::vector<Notice> DataNotices(const std::string& name, const std::vector<data::Note>& notes,
                                 int64_t step) {
-  Problems converted, doubtful;
-  for (const data::Note& note : notes) {
-    (note.kind == data::Note::Kind::kCast ? converted : doubtful).Add(note.text);
-  }
+  constexpr std::pair<data::Note::Kind, const char*> kReasons[] = {
+      {data::Note::Kind::kCast, "DATA_CONVERTED"},
+      {data::Note::Kind::kDoubt, "DATA_DOUBTFUL"},
+      {data::Note::Kind::kArranged, kArrangedReason}};
   std::vector<Notice> notices;
-  const auto add = [&](const char* reason, const Problems& texts) {
-    if (texts.count() == 0) return;
-    notices.push_back({reason, absl::StrCat(name, ": ", texts.Text()), step});
-  };
-  add("DATA_CONVERTED", converted);
-  add("DATA_DOUBTFUL", doubtful);
+  for (const auto& [kind, reason] : kReasons) {
+    Problems texts;
+    for (const data::Note& note : notes) {
+      if (note.kind == kind) texts.Add(note.text);
+    }
+    if (texts.count() > 0)
+      notices.push_back({reason, absl::StrCat(name, ": ", texts.Text()), step});
+  }
   return notices;
 }
 
@@ -210,7 +240,8 @@ void ReportNotes(const std::string& name, const RankData& data, int64_t rank, in
   if (!own && !reports.leader()) return;
   const std::string where = own ? absl::StrCat("rank ", rank, ": ", name) : name;
   for (const Notice& notice : DataNotices(where, data.dataset->notes(), step)) {
-    spdlog::warn("{}", notice.message);
+    const bool information = notice.reason == kArrangedReason;
+    spdlog::log(information ? spdlog::level::info : spdlog::level::warn, "{}", notice.message);
     reports.ReportOfRank(notice);
   }
 }

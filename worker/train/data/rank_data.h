@@ -66,7 +66,8 @@ struct TokenizedSet {
 absl::StatusOr<tokenizer::Source> TokenizerOfJob(const std::vector<TokenizedSet>& sets,
                                                  comm::Communicator& communicator);
 
-// Returns one notice for each kind of note (worker/data/notes.h): DATA_CONVERTED and DATA_DOUBTFUL.
+// Returns one notice for each kind of note (worker/data/notes.h): DATA_CONVERTED, DATA_DOUBTFUL
+// and DATA_ARRANGED.
 // A notice has at most three notes. `name`: "data.train", or "rank 1: data.train". Pure.
 std::vector<Notice> DataNotices(const std::string& name, const std::vector<data::Note>& notes,
                                 int64_t step);

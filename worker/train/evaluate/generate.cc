@@ -11,6 +11,7 @@
 #include "common/problems/problems.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/exchange.h"
+#include "worker/data/tokens/documents_file.h"
 #include "worker/device/host_values.h"
 #include "worker/train/step/autocast.h"
 
@@ -52,6 +53,26 @@ models::GenerationRequest GenerationOf(const v1::SampleCommand& sample, std::vec
     request.max_tokens = std::min<int64_t>(room, sample.usual_tokens());
   }
   return request;
+}
+
+// Returns the tokens of a document of data.validate before the first target.
+absl::StatusOr<std::vector<int64_t>> PromptOfDocument(const Job& job, int64_t document) {
+  const auto* const files = std::get_if<DocumentFiles>(&job.data.validate.value());
+  if (files == nullptr) return absl::InvalidArgumentError("data.validate has no documents");
+  const auto& paths = files->mixture.empty() ? files->paths : files->mixture.front().paths;
+  ASSIGN_OR_RETURN(const data::DocumentsFile file, data::DocumentsFile::Open(paths.front()));
+  if (document >= file.documents()) {
+    return absl::InvalidArgumentError(absl::StrCat(file.path(), " has ", file.documents(),
+                                                   " documents; there is none with the number ",
+                                                   document));
+  }
+  RETURN_IF_ERROR(file.CheckBounds());
+  const int64_t begin = file.Bound(document);
+  std::vector<int64_t> tokens = {file.Token(begin)};  // the first token is never a target
+  for (int64_t at = begin + 1; at < file.Bound(document + 1) && file.Trained(at) == 0; ++at) {
+    tokens.push_back(file.Token(at));
+  }
+  return tokens;
 }
 
 }  // namespace
@@ -100,16 +121,15 @@ absl::StatusOr<std::vector<std::vector<int64_t>>> SessionGenerator::Generate(
   return tokens;
 }
 
-absl::StatusOr<absl::StatusOr<std::vector<int64_t>>> SessionGenerator::TokensOf(
-    const std::string& text) {
-  // Rank 0 reads the tokenizer for all ranks, because the file may differ on another node.
-  const bool leader = deps_.control->rank() == 0;
-  absl::StatusOr<std::vector<int64_t>> tokens = std::vector<int64_t>();
-  if (leader) tokens = texts_.TokensOf(text);
+absl::StatusOr<SessionGenerator::Tokens> SessionGenerator::OfRankZero(
+    const std::function<Tokens()>& find) {
+  // Rank 0 reads the files for all ranks, because they may differ on another node.
+  Tokens tokens = std::vector<int64_t>();
+  if (deps_.control->rank() == 0) tokens = find();
   absl::Status told;
   RETURN_IF_ERROR(checkpoint::TellAll(*deps_.control, tokens.status(), "a text in tokens",
                                       deps_.session_state->step, &told));
-  if (!told.ok()) return absl::StatusOr<std::vector<int64_t>>(told);
+  if (!told.ok()) return Tokens(told);
   ASSIGN_OR_RETURN(
       const std::string list,
       checkpoint::TellAll(*deps_.control, absl::StrJoin(*tokens, " "), "the tokens of a text"));
@@ -117,23 +137,40 @@ absl::StatusOr<absl::StatusOr<std::vector<int64_t>>> SessionGenerator::TokensOf(
   for (const auto word : absl::StrSplit(list, ' ', absl::SkipEmpty())) {
     if (!absl::SimpleAtoi(word, &shared.emplace_back())) return absl::InternalError(list);
   }
-  return absl::StatusOr<std::vector<int64_t>>(std::move(shared));
+  return Tokens(std::move(shared));
+}
+
+Generator::Prepared SessionGenerator::Checked(models::GenerationRequest request) const {
+  const models::Model& model = deps_.live->model();
+  const absl::Status checked = models::CheckGeneration(request, model);
+  if (checked.ok()) return request;
+  if (model.continuation().has_value()) return checked;
+  return absl::FailedPreconditionError(checked.message());
 }
 
 absl::StatusOr<Generator::Prepared> SessionGenerator::Prepare(const v1::SampleCommand& sample) {
   std::vector<int64_t> prompt(sample.tokens().begin(), sample.tokens().end());
   if (!sample.text().empty()) {
-    ASSIGN_OR_RETURN(auto tokens, TokensOf(sample.text()));
+    ASSIGN_OR_RETURN(auto tokens, OfRankZero([&] { return texts_.TokensOf(sample.text()); }));
     if (!tokens.ok()) return Prepared(tokens.status());
     prompt = *std::move(tokens);
   }
-  const models::Model& model = deps_.live->model();
-  models::GenerationRequest request =
-      GenerationOf(sample, std::move(prompt), model.Input().context);
-  const absl::Status checked = models::CheckGeneration(request, model);
-  if (checked.ok()) return Prepared(std::move(request));
-  if (model.continuation().has_value()) return Prepared(checked);
-  return Prepared(absl::FailedPreconditionError(checked.message()));
+  return Checked(GenerationOf(sample, std::move(prompt), deps_.live->model().Input().context));
+}
+
+absl::StatusOr<Generator::Prepared> SessionGenerator::Prepare(const FitSample& sample) {
+  ASSIGN_OR_RETURN(auto tokens, OfRankZero([&]() -> Tokens {
+                     if (!sample.document.has_value()) return texts_.TokensOf(sample.text);
+                     return PromptOfDocument(*deps_.job, *sample.document);
+                   }));
+  if (!tokens.ok()) return Prepared(Annotate(tokens.status(), "sample"));
+  // The end of a long prompt, so that there is room for new tokens.
+  const int64_t context = deps_.live->model().Input().context;
+  const auto most = static_cast<size_t>(std::max<int64_t>(1, context - sample.max_tokens));
+  if (tokens->size() > most) tokens->erase(tokens->begin(), tokens->end() - most);
+  v1::SampleCommand command;
+  command.set_usual_tokens(static_cast<uint32_t>(sample.max_tokens));
+  return Checked(GenerationOf(command, *std::move(tokens), context));
 }
 
 absl::StatusOr<Generator::SampleMade> SessionGenerator::Sample(

@@ -5,6 +5,7 @@
 #define MUSTER_WORKER_TRAIN_EVALUATE_GENERATE_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -72,11 +73,17 @@ class SessionGenerator : public Generator {
   }
 
   absl::StatusOr<Prepared> Prepare(const v1::SampleCommand& sample) override;
+  // The request for the prompt of a fit stage. Besides the errors of the other Prepare, those of
+  // the file with the document. A collective.
+  absl::StatusOr<Prepared> Prepare(const FitSample& sample);
   absl::StatusOr<SampleMade> Sample(const models::GenerationRequest& request) override;
 
  private:
-  // Returns the tokens of a text on all ranks, or an error that all ranks have. A collective.
-  absl::StatusOr<absl::StatusOr<std::vector<int64_t>>> TokensOf(const std::string& text);
+  // Returns the tokens that rank 0 has found on all ranks, or an error that all ranks have. A
+  // collective.
+  using Tokens = absl::StatusOr<std::vector<int64_t>>;
+  absl::StatusOr<Tokens> OfRankZero(const std::function<Tokens()>& find);
+  Prepared Checked(models::GenerationRequest request) const;
 
   const ForwardDependencies deps_;
   TextCoder texts_;  // used by rank 0 alone

@@ -15,7 +15,8 @@
 #include "worker/data/npy_dataset.h"
 #include "worker/data/safetensors_dataset.h"
 #include "worker/data/sampler.h"
-#include "worker/data/token_dataset.h"
+#include "worker/data/tokens/documents_dataset.h"
+#include "worker/data/tokens/token_dataset.h"
 #include "worker/models/language/next_token.h"
 #include "worker/models/model.h"
 #include "worker/optim/groups.h"
@@ -40,10 +41,23 @@ struct Identity {
   std::string incarnation;
 };
 
+// A part of a mixture (worker/data/tokens/mixture.h).
+struct MixturePart {
+  std::vector<std::string> paths;
+  double weight = 0;
+};
+
 struct TokenFiles {
   std::vector<std::string> paths;
   std::optional<data::TokenType> type;  // absent: by the model's vocabulary
   bool per_rank = false;  // true: one file for each rank; false: every rank reads all files
+  std::vector<MixturePart> mixture = {};  // in place of paths, if there are any
+};
+
+struct DocumentFiles {
+  std::vector<std::string> paths;
+  data::Packed packed = data::Packed::kBestFit;
+  std::vector<MixturePart> mixture = {};  // the same as in TokenFiles
 };
 
 // Safetensors files.
@@ -53,7 +67,8 @@ struct RowFiles {
   data::ArrayNames names;
 };
 
-using DataConfig = std::variant<TokenFiles, RowFiles, data::IdxOptions, data::NpyOptions>;
+using DataConfig =
+    std::variant<TokenFiles, DocumentFiles, RowFiles, data::IdxOptions, data::NpyOptions>;
 
 struct DataConfigs {
   std::optional<DataConfig> train;
@@ -109,12 +124,21 @@ struct BatchConfig {
 using StrategyConfig =
     std::variant<parallel::DdpOptions, parallel::ShardedDdpOptions, parallel::FsdpOptions>;
 
+// A prompt that the model continues after each validation pass of a fit stage.
+struct FitSample {
+  // The number of a document in the first file of data.validate, or, if it is absent, a text.
+  std::optional<int64_t> document;
+  std::string text;
+  int64_t max_tokens = 1;
+};
+
 struct FitStage {
   int64_t steps = 1;
   int64_t validate_every = 0;  // steps, or epochs where `epochs` is set; 0: never
   int64_t epochs = 0;          // above 0: used in place of `steps`
   int64_t limit_steps = 0;     // the most steps of the stage; 0: no limit
   PassRules passes = {};       // the rules for the passes of validate_every
+  std::optional<FitSample> sample = std::nullopt;
 };
 struct ValidateStage {};
 struct TestStage {};
@@ -152,6 +176,9 @@ struct ExportConfig {
   bool overwrite = false;   // replaces any file; otherwise only a file of a job with the same name
   std::string job_name;     // the job that will own the file
   int64_t every_steps = 0;  // 0: only when the job succeeds; otherwise also during training
+  int64_t vocab_size = 0;   // the tokens that the export has: the first ones; 0: all
+  // The folder whose tokenizer is copied to the weights; empty: none.
+  std::string tokenizer_from = "";
   // The weights after the last step, those of the best checkpoint, or the averages.
   enum class From { kLast, kBest, kAverages };
   From from = From::kLast;

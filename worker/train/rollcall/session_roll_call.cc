@@ -32,9 +32,14 @@ void LossReports::Add(int64_t step, int64_t samples, const models::Model& model)
   metrics.set_step(step);
   metrics.set_samples(samples);
   const models::InputSpec input = model.Input();
-  if (input.kind == models::InputSpec::Kind::kTokens) metrics.set_tokens(samples * input.context);
+  double filled = 1;  // the part of the context that samples have on average
+  if (input.kind == models::InputSpec::Kind::kTokens) {
+    const auto context = static_cast<double>(input.context);
+    if (mean_tokens_.has_value()) filled = *mean_tokens_ / context;
+    metrics.set_tokens(std::llround(filled * context * static_cast<double>(samples)));
+  }
   // The backward pass takes twice the operations of the forward pass.
-  added.flops = 3 * model.ForwardFlops() * static_cast<double>(samples);
+  added.flops = 3 * model.ForwardFlops() * static_cast<double>(samples) * filled;
 }
 
 LossReports::Waiting* LossReports::Find(int64_t step) {
@@ -84,7 +89,7 @@ SessionRollCall::SessionRollCall(const Dependencies& deps)
       roll_call_(deps.control, {.names = NamesOf(*deps.trained),
                                 .uneven_inputs = deps.uneven_inputs,
                                 .full_micro_batches = deps.full_micro_batches}),
-      loss_reports_(deps.peak_flops),
+      loss_reports_(deps.peak_flops, deps.mean_tokens),
       unused_(NamesOf(*deps.trained)) {}
 
 RollCallRecord SessionRollCall::Record(int64_t step, const data::Position& position) const {

@@ -36,8 +36,10 @@ namespace muster::train {
 // gives. Threading: the session's thread.
 class LossReports {
  public:
-  // peak_flops: the peak FLOP/s of the devices of all ranks together; 0: not known.
-  explicit LossReports(double peak_flops) : peak_flops_(peak_flops) {}
+  // peak_flops: the peak FLOP/s of the devices of all ranks together; 0: not known. mean_tokens:
+  // Dataset::mean_tokens.
+  explicit LossReports(double peak_flops, std::optional<double> mean_tokens = std::nullopt)
+      : peak_flops_(peak_flops), mean_tokens_(mean_tokens) {}
 
   // Adds the step after which `step` optimizer steps are done. `samples`: of all ranks together.
   void Add(int64_t step, int64_t samples, const models::Model& model);
@@ -59,6 +61,7 @@ class LossReports {
 
   std::deque<Waiting> waiting_;  // oldest first
   const double peak_flops_;
+  const std::optional<double> mean_tokens_;
 };
 
 // Threading: the session's thread. Every method that makes or awaits a call is a collective.
@@ -81,7 +84,8 @@ class SessionRollCall {
     int64_t samples = 0;               // samples in this rank's data
     UnevenInputs uneven_inputs = {};
     int64_t full_micro_batches = 1;  // of all ranks together, in a step without missing input
-    double peak_flops = 0;           // the parameter of LossReports
+    double peak_flops = 0;           // the parameters of LossReports
+    std::optional<double> mean_tokens = std::nullopt;
   };
   explicit SessionRollCall(const Dependencies& deps);
 

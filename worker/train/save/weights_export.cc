@@ -7,13 +7,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <functional>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "common/exports/signature.h"
 #include "common/files/disk.h"
 #include "common/files/files.h"
 #include "common/manifest/tensor_reader.h"
+#include "common/modelfolder/folder.h"
 #include "common/status/status.h"
+#include "nlohmann/json.hpp"
 #include "worker/checkpoint/exchange.h"
 #include "worker/checkpoint/weights.h"
 #include "worker/train/ranks/failure.h"
@@ -64,17 +67,53 @@ absl::Status CheckTarget(const Dependencies& deps) {
   return exports::CheckTarget(config.path, config.job_name, config.overwrite, deps.inputs);
 }
 
-// Gives the weights their final name, and writes the config.json.
+// Returns the config.json of the exported model.
+std::string ConfigOf(const ExportConfig& config, const models::Model& model) {
+  const std::string whole = model.HuggingFaceConfig();
+  if (config.vocab_size == 0 || whole.empty()) return whole;
+  auto json = nlohmann::ordered_json::parse(whole);
+  json["vocab_size"] = config.vocab_size;
+  return json.dump(2) + "\n";
+}
+
+absl::StatusOr<checkpoint::FirstRows> RowsOf(const ExportConfig& config,
+                                             const models::Model& model) {
+  if (config.vocab_size == 0) return checkpoint::FirstRows();
+  return checkpoint::FirstTokens(model, config.vocab_size);
+}
+
+// Reads the files of the tokenizer that belongs to the weights, and checks whether they may be
+// written beside the weights.
+absl::Status ReadAndCheckTokenizer(const ExportConfig& config,
+                                   std::map<std::string, std::string>* tokenizer) {
+  if (config.tokenizer_from.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(*tokenizer, modelfolder::ReadTokenizer(config.tokenizer_from));
+  for (const auto& [name, contents] : *tokenizer) {
+    RETURN_IF_ERROR(
+        exports::CheckBeside(config.path, name, contents, config.job_name, config.overwrite));
+  }
+  return absl::OkStatus();
+}
+
+// Gives the weights their final name, and writes the config.json and the tokenizer.
 absl::Status Place(const Dependencies& deps, const models::Model& model) {
   const ExportConfig& config = deps.config;
   // The checks run again, so that files which others wrote during training are not lost.
   absl::Status status = CheckTarget(deps);
   if (status.ok()) {
-    status = exports::CheckConfig(config.path, model.HuggingFaceConfig(), config.job_name,
+    status = exports::CheckConfig(config.path, ConfigOf(config, model), config.job_name,
                                   config.overwrite);
   }
+  std::map<std::string, std::string> tokenizer;
+  if (status.ok()) status = ReadAndCheckTokenizer(config, &tokenizer);
   if (status.ok()) status = files::RenameDurably(Temporary(deps), config.path);
-  if (status.ok()) return checkpoint::WriteConfig(config.path, model);
+  if (status.ok()) {
+    for (const auto& [name, contents] : tokenizer) {
+      RETURN_IF_ERROR(files::WriteAtomically(
+          files::JoinPath(files::ParentDirectory(config.path), name), contents));
+    }
+    return checkpoint::WriteConfig(config.path, ConfigOf(config, model));
+  }
   // The path comes first, because long texts are cut when they are sent to other ranks.
   return absl::Status(status.code(),
                       absl::StrCat("the weights are in ", Temporary(deps), ": ", status.message()));
@@ -105,8 +144,11 @@ absl::StatusOr<Rank0Result> WriteTemporary(const Dependencies& deps, const model
       communication = gather(parameter);
       return communication;
     };
-    files = checkpoint::WriteWeights(Temporary(deps), model.Parameters(), model.Buffers(),
-                                     Metadata(deps), before_read);
+    const auto rows = RowsOf(deps.config, model);
+    files = rows.ok()
+                ? checkpoint::WriteWeights(Temporary(deps), model.Parameters(), model.Buffers(),
+                                           Metadata(deps), before_read, *rows)
+                : rows.status();
     RETURN_IF_ERROR(communication);
   }
   // The gathers continue after a failed write, because the other ranks make all of them.
@@ -196,9 +238,12 @@ absl::Status WeightsExport::Prepare() const {
 absl::Status WeightsExport::PrepareConfig(const models::Model& model) const {
   if (!deps_.reports->leader()) return absl::OkStatus();
   const ExportConfig& config = deps_.config;
-  return Annotate(exports::CheckConfig(config.path, model.HuggingFaceConfig(), config.job_name,
-                                       config.overwrite),
-                  "export.path");
+  absl::Status status =
+      exports::CheckConfig(config.path, ConfigOf(config, model), config.job_name, config.overwrite);
+  std::map<std::string, std::string> tokenizer;
+  if (status.ok()) status = ReadAndCheckTokenizer(config, &tokenizer);
+  RETURN_IF_ERROR(Annotate(status, "export.path"));
+  return Annotate(RowsOf(config, model).status(), "export.vocab_size");
 }
 
 absl::Status WeightsExport::Write(const models::Model& model, parallel::Strategy* strategy) const {
@@ -222,8 +267,10 @@ absl::Status WeightsExport::WriteStored(const models::Model& model, const std::s
     const auto& tensors = reader.tensors();
     const bool has_slot = std::any_of(tensors.begin(), tensors.end(),
                                       [&](const auto& tensor) { return tensor.slot == slot; });
+    ASSIGN_OR_RETURN(const auto rows, RowsOf(deps_.config, model));
     return checkpoint::WriteStoredWeights(Temporary(deps_), model.Parameters(), model.Buffers(),
-                                          Metadata(deps_), has_slot ? slot : "param", &reader);
+                                          Metadata(deps_), has_slot ? slot : "param", &reader,
+                                          rows);
   };
   return WriteAnd(deps_, model, [&] {
     const absl::Status mine = deps_.reports->leader() ? write() : absl::OkStatus();

@@ -44,7 +44,8 @@ class WeightsExport {
   // Checks, at the start of a session, that rank 0 may write the weights to the path of the job and
   // that no older file prevents this. Errors begin with "export.path".
   absl::Status Prepare() const;
-  // Makes the same check for the config.json in the folder of this model's weights.
+  // Makes the same check for the config.json and the tokenizer in the folder of this model's
+  // weights.
   absl::Status PrepareConfig(const models::Model& model) const;
 
   // Writes the weights. A collective. `strategy` holds the model's parameters, which are current

@@ -45,7 +45,8 @@ absl::Status AgreeOnWeights(const Agreed& agreed) {
   const checkpoint::WeightsReport& report = agreed.weights->report();
   const char* const name = WeightsField(opened.job.spec.model());
   if (opened.leader()) {
-    if (opened.job.spec.model().has_weights_from() || !report.shortened.empty()) {
+    if (opened.job.spec.model().has_weights_from() || !report.shortened.empty() ||
+        !report.padded.empty()) {
       Tell(opened, spdlog::level::info, "WEIGHTS_TAKEN",
            absl::StrCat(name, ": ", Describe(report)));
     }
@@ -99,8 +100,13 @@ absl::StatusOr<RankData> OpenSet(const Agreed& agreed, const char* name, const D
                                  data::Emptiness emptiness,
                                  data::Labels labels = data::Labels::kNeeded) {
   const Opened& opened = *agreed.opened;
-  ASSIGN_OR_RETURN(RankData data, OpenRankData(name, config, agreed.model->Input(), emptiness,
-                                               *opened.parts.control, labels));
+  models::InputSpec input = agreed.model->Input();
+  // Tokens that the export leaves out may not be used.
+  const auto& weights_export = opened.job.weights_export;
+  const int64_t exported = weights_export.has_value() ? weights_export->vocab_size : 0;
+  if (exported > 0) input.vocab_size = std::min(input.vocab_size, exported);
+  ASSIGN_OR_RETURN(RankData data,
+                   OpenRankData(name, config, input, emptiness, *opened.parts.control, labels));
   const at::Tensor blank = data.dataset->Blank(1).inputs;
   const absl::Status mine = CheckRowShape(opened.job.spec.model(), blank.sizes().slice(1).vec());
   RETURN_IF_ERROR(

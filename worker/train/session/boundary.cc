@@ -4,13 +4,32 @@
 // - the end of training, and the export at the end of the job.
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status/status.h"
+#include "nlohmann/json.hpp"
 #include "worker/checkpoint/state.h"
 #include "worker/memory/resident.h"
 #include "worker/train/session/running.h"
 
 namespace muster::train {
+namespace {
+
+// The number of tokens at the end of a prompt that a notice shows.
+constexpr size_t kShownOfPrompt = 32;
+
+// Returns tokens as a person reads them: their text in quotes, or numbers if there is no text.
+std::string Shown(const std::vector<int64_t>& tokens, const std::string& text) {
+  if (text.empty()) return absl::StrJoin(tokens, " ");
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
 
 void ReturnFreedMemory(const std::string& when) {
   memory::ReturnFreedMemory();
@@ -74,6 +93,7 @@ absl::StatusOr<std::optional<bool>> Running::ValidateInFit(FitUntil* stage) {
   ASSIGN_OR_RETURN(const std::optional<v1::Evaluation> evaluation,
                    forwards_.evaluation.Run(SessionEvaluation::Set::kValidate));
   if (!evaluation.has_value()) return std::nullopt;
+  RETURN_IF_ERROR(ReportSample());
   if (!stage->passes.any()) return false;
   ASSIGN_OR_RETURN(const BestCheckpoint::Judged judged, writers_.best.Judge(*stage, *evaluation));
   const int64_t step = state().step;
@@ -89,6 +109,33 @@ absl::StatusOr<std::optional<bool>> Running::ValidateInFit(FitUntil* stage) {
   return judged.best;
 }
 
+absl::Status Running::PrepareSample(int64_t stage) {
+  const auto& asked = std::get<FitStage>(job().stages[stage]).sample;
+  sample_.reset();
+  if (!asked.has_value()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(auto request, forwards_.generator.Prepare(*asked));
+  RETURN_IF_ERROR(Annotate(request.status(), absl::StrCat("stages[", stage, "].fit")));
+  sample_ = *std::move(request);
+  return absl::OkStatus();
+}
+
+absl::Status Running::ReportSample() {
+  if (!sample_.has_value()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const auto made, forwards_.generator.Sample(*sample_));
+  // Logits that are not finite: training has its own checks.
+  if (!made.ok()) return absl::OkStatus();
+  const size_t shown = std::min(made->prompt.size(), kShownOfPrompt);
+  const std::vector<int64_t> prompt(made->prompt.end() - static_cast<ptrdiff_t>(shown),
+                                    made->prompt.end());
+  const auto before = made->text.empty() ? std::nullopt : forwards_.generator.TextOf(prompt);
+  reports().Report(Notice{"SAMPLE",
+                          absl::StrCat("after ", shown < made->prompt.size() ? "..." : "",
+                                       Shown(prompt, before.value_or("")),
+                                       " the model writes: ", Shown(made->tokens, made->text)),
+                          state().step});
+  return absl::OkStatus();
+}
+
 absl::Status Running::ValidateDue() {
   const auto validate = [this]() -> absl::StatusOr<bool> {
     auto stage = FitOfStep(loaded_->stages, state().step);
@@ -97,6 +144,7 @@ absl::Status Running::ValidateDue() {
                        forwards_.evaluation.Run(SessionEvaluation::Set::kValidate));
       return evaluation.has_value();
     }
+    RETURN_IF_ERROR(PrepareSample(stage->stage));
     ASSIGN_OR_RETURN(const std::optional<bool> best, ValidateInFit(&*stage));
     if (!best.has_value()) return false;
     state().validation_due = false;  // for the checkpoint that is saved now

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "common/files/files.h"
+#include "common/safetensors/safetensors.h"
 #include "worker/device/stand_in/stand_in_device.h"
 #include "worker/train/reports/test_commands.h"
 #include "worker/train/session/session_fixture.h"
@@ -103,6 +105,41 @@ TEST_F(DeviceSessionTest, ACheckpointGoesOnOnEitherDevice) {
       }
       EXPECT_EQ(second->coordinator.newest_step(), 8);
     }
+  }
+}
+
+// Documents of 2 to 6 tokens for a context of 8.
+TEST_F(DeviceSessionTest, PackedDocumentsAreThoseOfTheCpu) {
+  std::vector<int64_t> bounds = {0};
+  std::string tokens, trained;
+  for (int document = 0; document < 60; ++document) {
+    const int length = 2 + document % 5;
+    for (int i = 0; i < length; ++i) {
+      tokens += {static_cast<char>((document * 7 + i * i) % 29), 0};
+      trained += static_cast<char>(i > 0 && (i + document) % 3 > 0 ? 1 : i == length - 1);
+    }
+    bounds.push_back(bounds.back() + length);
+  }
+  const auto plan =
+      safetensors::Plan({{"bounds", safetensors::DType::kI64, {61}},
+                         {"tokens", safetensors::DType::kU16, {bounds.back()}},
+                         {"trained", safetensors::DType::kU8, {bounds.back()}}},
+                        {{"format", "muster-documents"}, {"version", "1"}, {"vocab_size", "29"}});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const std::string numbers(reinterpret_cast<const char*>(bounds.data()), 8 * bounds.size());
+  ASSERT_TRUE(
+      files::WriteAtomically(folder_ / "documents", plan->prefix + numbers + tokens + trained)
+          .ok());
+  for (const StrategyConfig& strategy : Strategies()) {
+    SCOPED_TRACE(StrategyName(strategy));
+    Job job = DeviceJob(strategy);
+    job.data.train = DocumentFiles{{folder_ / "documents"}};
+    job.data.validate = job.data.train;
+    job.model.loss = models::LossOptions{.ignore_index = -100};
+    job.batch.uneven_inputs.divide_by = DivideBy::kSamples;
+    ExpectTheLossesOfTheCpu(job, 2);
+    job.model.recomputed_units.emplace();
+    ExpectTheLossesOfTheCpu(job, 1);
   }
 }
 

@@ -1,6 +1,5 @@
 #include "worker/train/session/running.h"
 
-
 #include <chrono>
 #include <utility>
 
@@ -155,6 +154,7 @@ absl::Status Running::Predict(int64_t stage, const PredictStage& predict) {
 
 absl::Status Running::Fit(FitUntil stage) {
   ASSIGN_OR_RETURN(RollCallPlan plan, calls_.between.CallNow());
+  RETURN_IF_ERROR(PrepareSample(stage.stage));
   while (state().step < stage.end) {
     ASSIGN_OR_RETURN(const bool ran_out, RanOut(plan));
     if (ran_out) break;

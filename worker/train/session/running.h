@@ -122,6 +122,10 @@ class Running {
   // becomes the end of `stage`, and the stages are planned again. Returns true if the checkpoint of
   // this step becomes the best one, should its save succeed; nullopt if the pass was interrupted.
   absl::StatusOr<std::optional<bool>> ValidateInFit(FitUntil* stage);
+  // Finds the tokens of the prompt of a fit stage, if there is one. Errors: those of the prompt.
+  absl::Status PrepareSample(int64_t stage);
+  // Continues the prompt of the stage, if there is one, and reports the text.
+  absl::Status ReportSample();
   // Runs the validation pass that the previous session left to this session.
   absl::Status ValidateDue();
 
@@ -144,6 +148,7 @@ class Running {
   Forwards forwards_;
   std::optional<TrainabilityChanges> changes_;  // absent: the job trains nothing
   Commands commands_;
+  std::optional<models::GenerationRequest> sample_;  // FitStage::sample of the present stage
   std::string ended_early_;  // why training ended early, with stop_at_first
   absl::Status final_save_;  // the result of the save after training
   // The last member, because a running task uses the members above.

@@ -47,25 +47,28 @@ LiveState LiveStateOf(Loaded* loaded) {
 }
 
 RollCalls::RollCalls(Loaded* loaded, const CommandSchedule* schedule, const Background* background)
-    : each_step({.identity = loaded->opened().identity,
-                 .control = loaded->opened().parts.control,
-                 .flight = loaded->opened().flight,
-                 .commands = loaded->opened().parts.commands,
-                 .lease = loaded->opened().parts.lease,
-                 .session_state = &loaded->opened().state,
-                 .reports = &loaded->opened().reports,
-                 .model = loaded->agreed->model.get(),
-                 .trained = loaded->agreed->trained.get(),
-                 .training = loaded->training.get(),
-                 .sampler = loaded->sampler.get(),
-                 .samples = loaded->trains() ? loaded->agreed->data.train->dataset->size() : 0,
-                 .uneven_inputs = loaded->opened().job.batch.uneven_inputs,
-                 .full_micro_batches =
-                     loaded->opened().world_size() * loaded->opened().job.batch.accumulate,
-                 .peak_flops = loaded->opened().world_size() *
-                               device::PeakFlopsOf(loaded->opened().device(),
-                                                   loaded->opened().job.numerics.precision !=
-                                                       Precision::kFloat32)}),
+    : each_step(
+          {.identity = loaded->opened().identity,
+           .control = loaded->opened().parts.control,
+           .flight = loaded->opened().flight,
+           .commands = loaded->opened().parts.commands,
+           .lease = loaded->opened().parts.lease,
+           .session_state = &loaded->opened().state,
+           .reports = &loaded->opened().reports,
+           .model = loaded->agreed->model.get(),
+           .trained = loaded->agreed->trained.get(),
+           .training = loaded->training.get(),
+           .sampler = loaded->sampler.get(),
+           .samples = loaded->trains() ? loaded->agreed->data.train->dataset->size() : 0,
+           .uneven_inputs = loaded->opened().job.batch.uneven_inputs,
+           .full_micro_batches =
+               loaded->opened().world_size() * loaded->opened().job.batch.accumulate,
+           .peak_flops =
+               loaded->opened().world_size() *
+               device::PeakFlopsOf(loaded->opened().device(),
+                                   loaded->opened().job.numerics.precision != Precision::kFloat32),
+           .mean_tokens = loaded->trains() ? loaded->agreed->data.train->dataset->mean_tokens()
+                                           : std::nullopt}),
       between({.roll_call = &each_step,
                .background = background,
                .commands = loaded->opened().parts.commands,

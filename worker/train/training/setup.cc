@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "common/jobspec/jobspec.h"
 #include "common/overloaded/overloaded.h"
 #include "common/status/status.h"
 #include "worker/device/memory.h"
@@ -24,14 +25,18 @@ namespace {
 std::optional<checkpoint::WeightsOptions> WeightsOf(const v1::ModelSpec& model) {
   const std::string path = WeightsPath(model);
   if (path.empty()) return std::nullopt;
-  if (!model.has_weights_from()) return checkpoint::WeightsOptions{.path = path};
+  if (!model.has_weights_from()) {
+    return checkpoint::WeightsOptions{.path = path,
+                                      .pad_vocabulary = model.has_hf() && model.vocab_size() > 0};
+  }
   using Missing = checkpoint::WeightsOptions::Missing;
   const v1::WeightsSpec& spec = model.weights_from();
   return checkpoint::WeightsOptions{
       .path = path,
       .take = {spec.take().begin(), spec.take().end()},
       .rename = {spec.rename().begin(), spec.rename().end()},
-      .missing = spec.missing() == v1::WeightsSpec::INITIAL ? Missing::kInitial : Missing::kRefuse};
+      .missing = spec.missing() == v1::WeightsSpec::INITIAL ? Missing::kInitial : Missing::kRefuse,
+      .pad_vocabulary = spec.pad_vocabulary()};
 }
 
 const char* NameOf(parallel::UnitEvent::Kind kind) {
@@ -93,7 +98,11 @@ absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(
     const memory::MemoryScope scope(memory::Purpose::kParameters);
     for (const auto& buffer : model->Buffers()) deferred->Settle(buffer.tensor);
   }
-  if (job.model.loss.has_value()) RETURN_IF_ERROR(model->SetLoss(*job.model.loss));
+  if (job.model.loss.has_value()) {
+    RETURN_IF_ERROR(model->SetLoss(*job.model.loss));
+  } else if (jobspec::HasDocuments(job.spec.data()) && !model->Input().own_loss) {
+    RETURN_IF_ERROR(model->SetLoss({.ignore_index = jobspec::kIgnoredTarget}));
+  }
   if (const auto options = WeightsOf(job.spec.model()); options.has_value()) {
     auto loaded = checkpoint::LoadWeights(*options, *model, deferred);
     if (!loaded.ok()) return Annotate(loaded.status(), WeightsField(job.spec.model()));

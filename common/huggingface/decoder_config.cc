@@ -1,13 +1,13 @@
-#include "worker/models/language/decoder_config.h"
+#include "common/huggingface/decoder_config.h"
 
 #include <algorithm>
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "common/huggingface/config_fields.h"
 #include "common/safetensors/strict_json.h"
-#include "worker/models/language/config_fields.h"
 
-namespace muster::models {
+namespace muster::huggingface {
 namespace {
 
 using nlohmann::json;
@@ -296,4 +296,4 @@ std::optional<DecoderShape> ReadDecoderConfig(const std::string& type, const jso
   return std::nullopt;
 }
 
-}  // namespace muster::models
+}  // namespace muster::huggingface

@@ -1,4 +1,4 @@
-#include "worker/models/language/hugging_face_config.h"
+#include "common/huggingface/config.h"
 
 #include <optional>
 #include <string>
@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace muster::models {
+namespace muster::huggingface {
 namespace {
 
 using nlohmann::json;
@@ -34,18 +34,18 @@ json Without(json config, const char* key) {
 }
 
 DecoderShape Decoder(const json& config, int64_t context = 0) {
-  const auto shape = ReadHuggingFaceConfig(config, context);
+  const auto shape = ReadConfig(config, context);
   EXPECT_TRUE(shape.ok()) << shape.status();
   return shape.ok() ? std::get<DecoderShape>(*shape) : DecoderShape();
 }
 
-std::vector<Window> Windows(const DecoderShape& shape) {
-  std::vector<Window> windows;
+std::vector<std::optional<int64_t>> Windows(const DecoderShape& shape) {
+  std::vector<std::optional<int64_t>> windows;
   for (const DecoderLayer& layer : shape.layers) windows.push_back(layer.window);
   return windows;
 }
 
-const Window kAll = std::nullopt;
+const std::optional<int64_t> kAll = std::nullopt;
 
 TEST(HuggingFaceConfig, AbsentKeysHaveTheDefaultsOfTransformers) {
   const DecoderShape llama = Decoder(Without(Small(), "num_key_value_heads"));
@@ -79,8 +79,8 @@ TEST(HuggingFaceConfig, EachKindOfModelHasItsBiasesAndNorms) {
 
 TEST(HuggingFaceConfig, LayersHaveTheWindowsOfTransformers) {
   const auto of = [](const json& changes) { return Windows(Decoder(With(Small(), changes))); };
-  const Window eight = 8;
-  using List = std::vector<Window>;
+  const std::optional<int64_t> eight = 8;
+  using List = std::vector<std::optional<int64_t>>;
   EXPECT_EQ(of({{"model_type", "mistral"}}), (List{4096, 4096}));
   EXPECT_EQ(of({{"model_type", "mistral"}, {"sliding_window", 8}}), (List{eight, eight}));
   json none = With(Small(), {{"model_type", "mistral"}});
@@ -144,7 +144,7 @@ TEST(HuggingFaceConfig, RotaryPositionsAreThoseOfOldAndNewVersions) {
 
 TEST(HuggingFaceConfig, AShorterContextIsThatOfTheJob) {
   EXPECT_EQ(Decoder(Small(), 16).context, 16);
-  EXPECT_EQ(ReadHuggingFaceConfig(Small(), 65).status().message(),
+  EXPECT_EQ(ReadConfig(Small(), 65).status().message(),
             "model.context: expected at most 64, the max_position_embeddings of the model, found "
             "65");
 }
@@ -159,7 +159,7 @@ TEST(HuggingFaceConfig, APaddingTokenBelowZeroCountsFromTheEnd) {
 TEST(HuggingFaceConfig, KeysWithoutEffectAreAllowed) {
   json acausal = Small();
   acausal["is_causal"] = nullptr;
-  EXPECT_FALSE(ReadHuggingFaceConfig(acausal, 0).ok()) << "transformers takes null for false";
+  EXPECT_FALSE(ReadConfig(acausal, 0).ok()) << "transformers takes null for false";
   Decoder(With(Small(), {{"architectures", {"LlamaForCausalLM"}},
                          {"torch_dtype", "bfloat16"},
                          {"transformers_version", "4.45.0"},
@@ -223,17 +223,17 @@ TEST(HuggingFaceConfig, WhatWouldComputeSomethingElseIsRefusedByName) {
        "no_rope_layers: expected 0 or 1"},
   };
   for (const auto& [changes, said] : cases) {
-    const auto found = ReadHuggingFaceConfig(With(Small(), changes), 0);
+    const auto found = ReadConfig(With(Small(), changes), 0);
     EXPECT_EQ(found.status().code(), absl::StatusCode::kInvalidArgument) << changes;
     EXPECT_THAT(found.status().message(), HasSubstr(said)) << changes;
   }
   for (const char* key : {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
                           "num_attention_heads", "max_position_embeddings"}) {
-    EXPECT_THAT(ReadHuggingFaceConfig(Without(Small(), key), 0).status().message(),
+    EXPECT_THAT(ReadConfig(Without(Small(), key), 0).status().message(),
                 HasSubstr(std::string(key) + ": is missing"));
   }
-  EXPECT_FALSE(ReadHuggingFaceConfig(json::array(), 0).ok());
-  EXPECT_FALSE(ReadHuggingFaceConfig(json::object(), 0).ok());
+  EXPECT_FALSE(ReadConfig(json::array(), 0).ok());
+  EXPECT_FALSE(ReadConfig(json::object(), 0).ok());
 }
 
 json SmallGpt2() {
@@ -242,7 +242,7 @@ json SmallGpt2() {
 }
 
 TEST(HuggingFaceConfig, Gpt2HasTheDropoutOfItsConfiguration) {
-  const auto shape = ReadHuggingFaceConfig(SmallGpt2(), 0);
+  const auto shape = ReadConfig(SmallGpt2(), 0);
   ASSERT_TRUE(shape.ok()) << shape.status();
   const auto& spec = std::get<v1::Gpt2Spec>(*shape);
   EXPECT_EQ(spec.context(), 16);
@@ -258,10 +258,9 @@ TEST(HuggingFaceConfig, Gpt2HasTheDropoutOfItsConfiguration) {
       {{{"scale_attn_by_inverse_layer_idx", true}}, "is not known, with the value true"},
       {{{"n_head", 3}}, "n_head: expected a divisor of n_embd, 8, found 3"}};
   for (const auto& [changes, said] : cases) {
-    EXPECT_THAT(ReadHuggingFaceConfig(With(SmallGpt2(), changes), 0).status().message(),
-                HasSubstr(said));
+    EXPECT_THAT(ReadConfig(With(SmallGpt2(), changes), 0).status().message(), HasSubstr(said));
   }
 }
 
 }  // namespace
-}  // namespace muster::models
+}  // namespace muster::huggingface

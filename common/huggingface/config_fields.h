@@ -1,8 +1,8 @@
 // The keys of a config.json of transformers, for the reader of one kind of model. Each function
 // adds a problem if the value has another type or lies outside of its bounds, and returns the
 // default in its place. A key with the value null counts as absent, as in transformers.
-#ifndef MUSTER_WORKER_MODELS_LANGUAGE_CONFIG_FIELDS_H_
-#define MUSTER_WORKER_MODELS_LANGUAGE_CONFIG_FIELDS_H_
+#ifndef MUSTER_COMMON_HUGGINGFACE_CONFIG_FIELDS_H_
+#define MUSTER_COMMON_HUGGINGFACE_CONFIG_FIELDS_H_
 
 #include <cstdint>
 #include <initializer_list>
@@ -13,13 +13,17 @@
 #include "common/problems/problems.h"
 #include "nlohmann/json.hpp"
 
-namespace muster::models {
+namespace muster::huggingface {
 
 // The bounds of the job file (job_spec.proto).
 constexpr int64_t kMostTokens = 2147483647;
 constexpr int64_t kMostNumbers = 16777216;
 constexpr int64_t kMostInner = 67108864;
 constexpr int64_t kMostLayers = 100000;
+
+// Returns whether `found`, a value of config.json, is this activation function, or another name
+// that transformers has for it.
+bool IsActivation(const std::string& expected, const nlohmann::json& found);
 
 class ConfigFields {
  public:
@@ -64,6 +68,6 @@ class ConfigFields {
   std::set<std::string> known_;
 };
 
-}  // namespace muster::models
+}  // namespace muster::huggingface
 
-#endif  // MUSTER_WORKER_MODELS_LANGUAGE_CONFIG_FIELDS_H_
+#endif  // MUSTER_COMMON_HUGGINGFACE_CONFIG_FIELDS_H_

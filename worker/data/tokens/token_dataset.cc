@@ -1,4 +1,4 @@
-#include "worker/data/token_dataset.h"
+#include "worker/data/tokens/token_dataset.h"
 
 #include <algorithm>
 #include <bit>

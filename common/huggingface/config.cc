@@ -1,4 +1,4 @@
-#include "worker/models/language/hugging_face_config.h"
+#include "common/huggingface/config.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,12 +8,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/huggingface/config_fields.h"
+#include "common/huggingface/decoder_config.h"
 #include "common/problems/problems.h"
 #include "common/safetensors/strict_json.h"
-#include "worker/models/language/config_fields.h"
-#include "worker/models/language/decoder_config.h"
 
-namespace muster::models {
+namespace muster::huggingface {
 namespace {
 
 using nlohmann::json;
@@ -66,6 +66,16 @@ v1::Gpt2Spec ReadGpt2(const json& config, int64_t context, Problems* problems) {
   return spec;
 }
 
+void SetVocabulary(int64_t vocab_size, ModelShape* shape) {
+  if (auto* const gpt2 = std::get_if<v1::Gpt2Spec>(shape)) {
+    gpt2->set_vocab_size(static_cast<uint32_t>(vocab_size));
+    return;
+  }
+  auto& decoder = std::get<DecoderShape>(*shape);
+  decoder.vocab_size = vocab_size;
+  if (decoder.padding.has_value() && *decoder.padding >= vocab_size) decoder.padding.reset();
+}
+
 absl::Status UnknownType(const json& config) {
   std::vector<std::string> types = DecoderTypes();
   types.insert(types.begin(), kGpt2);
@@ -79,13 +89,13 @@ absl::Status UnknownType(const json& config) {
 
 }  // namespace
 
-absl::StatusOr<HuggingFaceShape> ReadHuggingFaceConfig(const json& config, int64_t context) {
+absl::StatusOr<ModelShape> ReadConfig(const json& config, int64_t context, int64_t vocab_size) {
   if (!config.is_object()) return absl::InvalidArgumentError("expected a JSON object");
   const auto found = config.find("model_type");
   const std::string type =
       found != config.end() && found->is_string() ? found->get<std::string>() : "";
   Problems problems;
-  std::optional<HuggingFaceShape> shape;
+  std::optional<ModelShape> shape;
   if (type == kGpt2) {
     shape = ReadGpt2(config, context, &problems);
   } else if (auto decoder = ReadDecoderConfig(type, config, context, &problems)) {
@@ -93,7 +103,8 @@ absl::StatusOr<HuggingFaceShape> ReadHuggingFaceConfig(const json& config, int64
   }
   if (!shape.has_value()) return UnknownType(config);
   if (problems.count() > 0) return absl::InvalidArgumentError(problems.Text());
+  if (vocab_size > 0) SetVocabulary(vocab_size, &*shape);
   return *std::move(shape);
 }
 
-}  // namespace muster::models
+}  // namespace muster::huggingface

@@ -2,8 +2,8 @@
 // Sample i of a file with T tokens and context C has the C + 1 tokens from i*C. Inputs and targets
 // are these tokens, shifted by one. A file has (T-1)/C samples; files follow one another, and no
 // sample crosses files.
-#ifndef MUSTER_WORKER_DATA_TOKEN_DATASET_H_
-#define MUSTER_WORKER_DATA_TOKEN_DATASET_H_
+#ifndef MUSTER_WORKER_DATA_TOKENS_TOKEN_DATASET_H_
+#define MUSTER_WORKER_DATA_TOKENS_TOKEN_DATASET_H_
 
 #include <memory>
 #include <optional>
@@ -39,4 +39,4 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenTokens(const std::vector<std::strin
 
 }  // namespace muster::data
 
-#endif  // MUSTER_WORKER_DATA_TOKEN_DATASET_H_
+#endif  // MUSTER_WORKER_DATA_TOKENS_TOKEN_DATASET_H_

@@ -1,7 +1,8 @@
-#include "worker/models/language/config_fields.h"
+#include "common/huggingface/config_fields.h"
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -9,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "common/safetensors/strict_json.h"
 
-namespace muster::models {
+namespace muster::huggingface {
 namespace {
 
 using nlohmann::json;
@@ -17,6 +18,17 @@ using nlohmann::json;
 using safetensors::Shown;
 
 }  // namespace
+
+bool IsActivation(const std::string& expected, const nlohmann::json& found) {
+  // The results of the other functions differ by the rounding of single operations.
+  static const auto& names = *new std::map<std::string, std::set<std::string>>{
+      {"gelu_new", {"gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"}},
+      {"silu", {"swish"}}};
+  if (!found.is_string()) return false;
+  const auto other = names.find(expected);
+  return found == expected ||
+         (other != names.end() && other->second.count(found.get<std::string>()) > 0);
+}
 
 const json* ConfigFields::Find(const std::string& key) {
   known_.insert(key);
@@ -144,4 +156,4 @@ void ConfigFields::Refuse(const std::string& key, const std::string& why) {
   problems_->Add(absl::StrCat(path_, shown, ": ", why));
 }
 
-}  // namespace muster::models
+}  // namespace muster::huggingface

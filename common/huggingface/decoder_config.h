@@ -1,17 +1,17 @@
-// Reads the config.json of a model of Hugging Face that is a decoder (decoder.h). Pure.
-#ifndef MUSTER_WORKER_MODELS_LANGUAGE_DECODER_CONFIG_H_
-#define MUSTER_WORKER_MODELS_LANGUAGE_DECODER_CONFIG_H_
+// Reads the config.json of a model of Hugging Face that is a decoder (decoder_shape.h). Pure.
+#ifndef MUSTER_COMMON_HUGGINGFACE_DECODER_CONFIG_H_
+#define MUSTER_COMMON_HUGGINGFACE_DECODER_CONFIG_H_
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "common/huggingface/decoder_shape.h"
 #include "common/problems/problems.h"
 #include "nlohmann/json.hpp"
-#include "worker/models/language/decoder.h"
 
-namespace muster::models {
+namespace muster::huggingface {
 
 // Returns the values of model_type that ReadDecoderConfig knows.
 std::vector<std::string> DecoderTypes();
@@ -22,6 +22,6 @@ std::vector<std::string> DecoderTypes();
 std::optional<DecoderShape> ReadDecoderConfig(const std::string& type, const nlohmann::json& config,
                                               int64_t context, Problems* problems);
 
-}  // namespace muster::models
+}  // namespace muster::huggingface
 
-#endif  // MUSTER_WORKER_MODELS_LANGUAGE_DECODER_CONFIG_H_
+#endif  // MUSTER_COMMON_HUGGINGFACE_DECODER_CONFIG_H_
