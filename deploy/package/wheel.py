@@ -56,7 +56,10 @@ def requirements(torch, stubs):
         f"protobuf>={protobuf},<{int(protobuf.split('.')[0]) + 1}",
         f"torch=={torch}.*",
         "xxhash>=2",
+        'gguf; extra == "gguf"',
+        'jinja2; extra == "data"',
         'pandas; extra == "pandas"',
+        'pyarrow; extra == "data"',
         'safetensors; extra == "export"',
         'tokenizers; extra == "data"',
     ]
@@ -78,6 +81,7 @@ def metadata(version, required, readme):
         *(("Requires-Dist", one) for one in required),
         ("Provides-Extra", "data"),
         ("Provides-Extra", "export"),
+        ("Provides-Extra", "gguf"),
         ("Provides-Extra", "pandas"),
         ("Description-Content-Type", "text/markdown"),
     ]

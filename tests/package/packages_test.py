@@ -201,17 +201,20 @@ def test_the_wheel_says_what_it_is():
         assert (metadata["Name"], metadata["Version"]) == ("muster", version())
         required = {re.match("[a-z]+", one)[0]: one for one in metadata.get_all("Requires-Dist")}
         assert set(required) == {
+            "gguf",
             "grpcio",
+            "jinja",
             "numpy",
             "pandas",
             "protobuf",
+            "pyarrow",
             "safetensors",
             "tokenizers",
             "torch",
             "xxhash",
         }
         extras = {one for one in required if "extra ==" in required[one]}
-        assert extras == {"pandas", "safetensors", "tokenizers"}
+        assert extras == {"gguf", "jinja", "pandas", "pyarrow", "safetensors", "tokenizers"}
         stub = wheel.read("muster/_proto/proto/muster/v1/job_service_pb2_grpc.py").decode()
         (made_for,) = re.findall("GRPC_GENERATED_VERSION = '(.*)'", stub)
         assert required["grpcio"] == f"grpcio>={made_for}"

@@ -18,7 +18,7 @@ from tests.process import harness, jobs
 from tests.python import package
 
 import muster as m  # isort: skip
-from muster import _pack_command  # isort: skip
+from muster.data import __main__ as data_command  # isort: skip
 
 TEXTS = [f"the cat sat on mat number {number} and thought of {number * 7}" for number in range(200)]
 
@@ -210,7 +210,7 @@ def test_few_large_texts_are_in_memory_at_a_time():
             yield "x" * (1 << 20)
 
     done = 0
-    for batch in m.data._batches(texts()):
+    for batch in m.data._tokens._batches(texts()):
         done += len(batch)
         assert read == done and len(batch) <= 16
     assert done == 40
@@ -373,9 +373,9 @@ def test_each_error_of_packing_is_told_to_its_caller(monkeypatch, capfdbinary, e
     def fails(*_, **__):
         raise error
 
-    monkeypatch.setattr(_pack_command.data, "pack", fails)
-    monkeypatch.setattr(sys, "argv", ["pack", "--tokenizer", "t", "--out", "o", "input"])
-    assert _pack_command.main() == 1
+    monkeypatch.setattr(data_command.data, "pack", fails)
+    monkeypatch.setattr(sys, "argv", ["data", "pack", "--tokenizer", "t", "--out", "o", "input"])
+    assert data_command.main() == 1
     assert json.loads(capfdbinary.readouterr().out) == {"error": text, "kind": kind}
 
 

@@ -1,11 +1,4 @@
-"""Training data for jobs, made with the tokenizers of Hugging Face.
-
-    made = muster.data.pack("tokenizer.json", files=["a.txt", "b.txt"], out="train.bin")
-    made.tokens, made.dtype, made.vocab_size
-
-The file is a plain list of token numbers, as the job file's `data: {train: {tokens: ...}}` names it
-(docs/reference/data.md). The file `train.bin.tokenizer.json` beside it names the tokenizer. Needs
-the package `tokenizers`. """
+"""Plain lists of token numbers (docs/reference/data.md, "Tokens")."""
 
 from __future__ import annotations
 
@@ -15,16 +8,14 @@ import json
 import os
 import pathlib
 import shutil
-import stat
-import tempfile
 from collections.abc import Iterable, Iterator
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy
 import xxhash
 
-if TYPE_CHECKING:
-    import tokenizers
+from muster.data import _tokenizer
+from muster.data._staged import Staged, check_targets
 
 # The limits of one call of the tokenizer: at most so many texts, and no further text after so many
 # characters.
@@ -92,11 +83,11 @@ def pack(
         raise ValueError(f"split: expected a number above 0 and below 1, found {split}")
     targets = [pathlib.Path(path) for path in (out, out_rest) if path is not None]
     files = None if files is None else list(files)
-    _check_targets(targets, [tokenizer, *(files or ())], overwrite)
+    written = [path for target in targets for path in (target, _sidecar(target))]
+    check_targets(written, [tokenizer, *(files or ())], overwrite)
     content = pathlib.Path(tokenizer).read_bytes()
-    model = _load(tokenizer, content)
-    # This is not the number of tokens, because some ids may have no token.
-    vocab_size = 1 + max(model.get_vocab(with_added_tokens=True).values(), default=-1)
+    model = _tokenizer.load(tokenizer, content)
+    vocab_size = _tokenizer.vocab_size(model)
     after: list[int] = []
     if separator is not None:
         number = model.token_to_id(separator)
@@ -110,7 +101,7 @@ def pack(
         texts = (row[column] for row in dataset)
 
     with contextlib.ExitStack() as stack:
-        staged = [stack.enter_context(_Staged(path)) for path in targets]
+        staged = [stack.enter_context(Staged(path)) for path in targets]
         for batch in _batches(() if texts is None else texts):
             for encoded in model.encode_batch(batch, add_special_tokens=False):
                 staged[0].file.write(numpy.array(encoded.ids + after, dtype).tobytes())
@@ -138,7 +129,7 @@ def pack(
             sidecar = _sidecar(one.path)
             sidecar.unlink(missing_ok=True)
             one.publish()
-            with _Staged(sidecar) as description:
+            with Staged(sidecar) as description:
                 description.file.write(_describe(packed, tokenizer))
                 description.sync()
                 description.publish()
@@ -147,30 +138,6 @@ def pack(
 
 def _sidecar(path: pathlib.Path) -> pathlib.Path:
     return path.with_name(path.name + ".tokenizer.json")
-
-
-def _check_targets(
-    targets: list[pathlib.Path], inputs: list[str | os.PathLike[str]], overwrite: bool
-) -> None:
-    """Checks that these files and their descriptions may be written."""
-    written = [path for target in targets for path in (target, _sidecar(target))]
-    places: dict[str, pathlib.Path] = {}
-    for path in written:
-        other = places.setdefault(os.path.realpath(path), path)
-        if other is not path:
-            raise ValueError(f"{other} and {path} would be the same file; give another name")
-    existing = [path for path in written if os.path.lexists(path)]
-    for path in existing:
-        for source in inputs:
-            if os.path.exists(path) and os.path.samefile(path, source):
-                raise ValueError(f"{path} is both input and output")
-    for path in existing:
-        if not stat.S_ISREG(os.lstat(path).st_mode):
-            raise FileExistsError(
-                f"{path} is no regular file, and is not replaced; give another name"
-            )
-        if not overwrite:
-            raise FileExistsError(f"{path} exists; overwrite=True replaces it")
 
 
 def _text_of(path: str | os.PathLike[str]) -> str:
@@ -217,24 +184,6 @@ def _entropy(file: IO[bytes], dtype: numpy.dtype, vocab_size: int) -> float:
     return float(-(share * numpy.log(share)).sum())
 
 
-def _load(path: str | os.PathLike[str], content: bytes) -> tokenizers.Tokenizer:
-    try:
-        import tokenizers
-    except ImportError as error:
-        raise ImportError(
-            "muster.data.pack needs the package tokenizers (`pip install tokenizers`)"
-        ) from error
-    try:
-        model = tokenizers.Tokenizer.from_str(content.decode())
-    except Exception as error:  # the package raises plain Exceptions
-        raise ValueError(f"{os.fspath(path)} is no tokenizer of the package tokenizers: {error}")
-    # Truncation and padding are for models that read one text at a time. Here they would lose or
-    # add tokens.
-    model.no_truncation()
-    model.no_padding()
-    return model
-
-
 def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
     batch: list[str] = []
     characters = 0
@@ -248,34 +197,3 @@ def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
             batch, characters = [], 0
     if batch:
         yield batch
-
-
-class _Staged:
-    """A file under another name, which is removed unless it is published."""
-
-    def __init__(self, path: pathlib.Path):
-        self.path = path
-        self.file: IO[bytes]
-
-    def __enter__(self) -> _Staged:
-        handle, self._name = tempfile.mkstemp(
-            dir=self.path.parent, prefix=f".{self.path.name}.", suffix=".tmp"
-        )
-        self.file = os.fdopen(handle, "w+b")
-        return self
-
-    def sync(self) -> None:
-        """Writes the contents to the disk."""
-        self.file.flush()
-        os.fsync(self.file.fileno())
-
-    def publish(self) -> None:
-        """Gives the file its name, with the mode of a new file."""
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(self._name, 0o666 & ~mask)
-        os.replace(self._name, self.path)
-
-    def __exit__(self, *_: object) -> None:
-        self.file.close()
-        pathlib.Path(self._name).unlink(missing_ok=True)
