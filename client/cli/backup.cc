@@ -2,8 +2,8 @@
 
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/partial_file.h"
 #include "client/cli/terminal/job_text.h"
+#include "client/files/partial_file.h"
 #include "common/status/status.h"
 
 namespace muster::cli {
@@ -17,7 +17,7 @@ struct BackupOptions : CommonOptions {
 // may read it, because it contains every job file.
 absl::Status Write(client::MusterClient* client, const std::string& path, uint64_t* bytes) {
   const mode_t before = umask(0077);
-  auto file = StagedFile::Create(path);
+  auto file = client::StagedFile::Create(path);
   umask(before);
   RETURN_IF_ERROR(file.status());
   absl::Status written;

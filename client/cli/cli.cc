@@ -166,6 +166,8 @@ ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* term
   AddCheckpoints(&app, console, &code);
   AddCerts(&app, console, &code);
   AddData(&app, console, &code);
+  AddExport(&app, console, &code);
+  AddNewJob(&app, console, &code);
   AddVersion(&app, console, &code);
   // The footer is set last, so that the commands do not inherit it.
   app.footer(kFooter);

@@ -172,7 +172,8 @@ ExitCode Fail(Console* console, const absl::Status& status) {
   console->err << "muster: " << Message(status) << NextCommand(ErrorReason(status)) << "\n";
   if (code == kUnreachable && ErrorReason(status).empty()) {
     console->err
-        << "Is musterd running there? Start one with `musterd`, or name another with --address.\n";
+        << "Is musterd running there? Start one with `musterd` (after `muster run --state DIR`: "
+           "`musterd --state DIR`),\nor name another with --address or MUSTER_ADDRESS.\n";
     // A failed TLS handshake looks like any broken connection.
     if (absl::StrContains(status.message(), "coordinator answers at") &&
         !absl::StrContains(status.message(), "unix:")) {

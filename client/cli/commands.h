@@ -46,6 +46,8 @@ void AddMetrics(CLI::App* app, Console* console, ExitCode* code);
 void AddCheckpoints(CLI::App* app, Console* console, ExitCode* code);
 void AddCerts(CLI::App* app, Console* console, ExitCode* code);
 void AddData(CLI::App* app, Console* console, ExitCode* code);
+void AddExport(CLI::App* app, Console* console, ExitCode* code);
+void AddNewJob(CLI::App* app, Console* console, ExitCode* code);
 
 }  // namespace muster::cli
 

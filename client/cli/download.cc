@@ -27,7 +27,7 @@ double BytesPerSecond(uint64_t bytes, absl::Duration elapsed) {
 class Receiving {
  public:
   Receiving(Console* console, client::MusterClient& client, const CommonOptions& options,
-            const v1::Operation& operation, PartialFile* file)
+            const v1::Operation& operation, client::PartialFile* file)
       : console_(console),
         client_(client),
         name_(operation.name()),
@@ -91,7 +91,7 @@ class Receiving {
   client::MusterClient& client_;
   const std::string name_;
   const uint64_t bytes_;
-  PartialFile* const file_;
+  client::PartialFile* const file_;
   client::StreamOptions stream_;
   bool disk_failed_ = false;
   uint64_t begun_ = 0;
@@ -104,7 +104,8 @@ class Receiving {
 }  // namespace
 
 DownloadTarget TargetOf(const std::string& path, bool overwrite) {
-  return {.path = AbsolutePath(path), .existing = overwrite ? Existing::kReplace : Existing::kKeep};
+  return {.path = AbsolutePath(path),
+          .existing = overwrite ? client::Existing::kReplace : client::Existing::kKeep};
 }
 
 std::string ReceivedText(uint64_t begun, uint64_t received, uint64_t all, absl::Duration elapsed) {
@@ -120,11 +121,12 @@ std::string ReceivedText(uint64_t begun, uint64_t received, uint64_t all, absl::
 
 ExitCode Download(Console* console, client::MusterClient& client, const CommonOptions& options,
                   const v1::Operation& operation, const DownloadTarget& target) {
-  const std::string again =
-      absl::StrCat("the cluster keeps the file for an hour: `muster operation ", operation.name(),
-                   " --download ", target.path,
-                   target.existing == Existing::kReplace ? " --overwrite" : "", "` fetches it");
-  auto file = PartialFile::Open(target.path, absl::StrReplaceAll(operation.name(), {{"/", "-"}}));
+  const std::string again = absl::StrCat(
+      "the cluster keeps the file for an hour: `muster operation ", operation.name(),
+      " --download ", target.path,
+      target.existing == client::Existing::kReplace ? " --overwrite" : "", "` fetches it");
+  auto file =
+      client::PartialFile::Open(target.path, absl::StrReplaceAll(operation.name(), {{"/", "-"}}));
   if (!file.ok()) {
     return FailWith(console, absl::StrCat(Message(file.status()), "; ", again),
                     ExitCodeOf(file.status()));

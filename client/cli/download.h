@@ -8,16 +8,16 @@
 #include "absl/time/time.h"
 #include "client/api/client.h"
 #include "client/cli/command.h"
-#include "client/cli/partial_file.h"
 #include "client/cli/terminal/console.h"
 #include "client/cli/terminal/exit_code.h"
+#include "client/files/partial_file.h"
 #include "proto/muster/v1/operation.pb.h"
 
 namespace muster::cli {
 
 struct DownloadTarget {
   std::string path;  // absolute
-  Existing existing = Existing::kKeep;
+  client::Existing existing = client::Existing::kKeep;
 };
 
 // Returns the target for a path and --overwrite as the user gives them.

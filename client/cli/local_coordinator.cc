@@ -54,6 +54,12 @@ bool Exists(const std::string& path) {
   return lstat(path.c_str(), &info) == 0;
 }
 
+// Returns whether a musterd works with this state directory.
+bool IsInUse(const std::string& state) {
+  const std::string lock = files::JoinPath(state, kDaemonLock);
+  return Exists(lock) && Lock(lock, 0).get() < 0;
+}
+
 void RemoveLeftovers(const std::string& root) {
   std::error_code error;
   // A range-based loop would throw if the directory cannot be read to its end.
@@ -152,6 +158,13 @@ absl::StatusOr<std::unique_ptr<LocalCoordinator>> LocalCoordinator::Start(
         Annotate(files::MakePrivateDirectory(state, {"muster.db", "*.log"}), "--state"));
     // Absolute paths make the coordinator's messages clear; the current folder is the same.
     state = std::filesystem::absolute(state).lexically_normal().string();
+    if (IsInUse(state)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("--state: ", state,
+                       " is in use by another run or musterd; wait until it has ended, or choose "
+                       "another directory. Commands reach its job with MUSTER_ADDRESS=",
+                       state));
+    }
   }
   std::unique_ptr<LocalCoordinator> coordinator(new LocalCoordinator(state, std::move(temporary)));
   RETURN_IF_ERROR(coordinator->Launch(options, interrupted));
@@ -249,6 +262,8 @@ void LocalCoordinator::Stop(const std::function<bool()>& hurry) {
 }
 
 void LocalCoordinator::KillAgent() {
+  // The record may be that of another coordinator, which has refused this one.
+  if (IsInUse(state_directory_)) return;
   std::ifstream record(files::JoinPath(state_directory_, "local-agent.pid"));
   pid_t pid = 0;
   uint64_t start_time = 0;

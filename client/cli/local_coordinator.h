@@ -67,15 +67,16 @@ class LocalCoordinator {
  public:
   // Returns when the coordinator listens. CANCELLED: `interrupted`, or the coordinator was ended by
   // a signal that may have gone to all processes of this run. UNAVAILABLE: the coordinator ended
-  // otherwise, or does not listen in time; the message has its last log lines. Other errors: the
-  // coordinator cannot be started, or its directory cannot be made.
+  // otherwise, or does not listen in time; the message has its last log lines. FAILED_PRECONDITION:
+  // another coordinator uses the state directory, and is left alone. Other errors: the coordinator
+  // cannot be started, or its directory cannot be made.
   static absl::StatusOr<std::unique_ptr<LocalCoordinator>> Start(
       const LocalCoordinatorOptions& options, const client::Cancellation& interrupted);
   ~LocalCoordinator();
 
   const std::string& address() const { return address_; }
-  // How the coordinator ended, if it has ended.
-  std::optional<process::Exit> Exited() { return process_->Wait(absl::ZeroDuration()); }
+  // How the coordinator ended, if it ends within `wait`.
+  std::optional<process::Exit> Exited(absl::Duration wait) { return process_->Wait(wait); }
   // The last lines of the coordinator's log.
   std::string LogTail() const;
 

@@ -6,7 +6,7 @@
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
 #include "client/cli/download.h"
-#include "client/cli/partial_file.h"
+#include "client/files/partial_file.h"
 #include "client/cli/steer.h"
 #include "client/cli/terminal/operation_text.h"
 #include "common/status/status.h"

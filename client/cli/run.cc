@@ -44,6 +44,8 @@ struct RunOptions : CommonOptions, JobFileOptions {
 // The time to try again. A coordinator on this machine that does not answer has ended, so a long
 // wait has no use.
 constexpr absl::Duration kLocalRetry = absl::Seconds(5);
+// The time in which a coordinator that no longer answers ends, so that its log has the cause.
+constexpr absl::Duration kCoordinatorEnds = absl::Seconds(5);
 constexpr absl::Duration kAgentStarts = absl::Minutes(1);
 // The time for an agent with GPUs to start: it first asks its worker whether the worker is built
 // for GPUs.
@@ -68,8 +70,9 @@ class Run {
       const char* const own = options_.OfOwnCoordinator();
       if (own == nullptr) return RunAt(options_.address, options_.retry_for);
       return FailWith(console_,
-                      absl::StrCat(own, " is for a run with a coordinator of its own; found "
-                                        "--address (or MUSTER_ADDRESS) ",
+                      absl::StrCat(own,
+                                   " is for a run with a coordinator of its own; found "
+                                   "--address (or MUSTER_ADDRESS) ",
                                    options_.address, "; leave one of the two out"),
                       kUsage);
     }
@@ -106,12 +109,12 @@ class Run {
       if (!cuda) return absl::OkStatus();
       const int gpus = nodes.nodes(0).gpus_size();
       if (gpus >= static_cast<int>(file_.spec.world_size())) return absl::OkStatus();
-      return absl::InvalidArgumentError(absl::StrCat(
-          file_.name, ": device: found cuda with world_size ", file_.spec.world_size(),
-          ", which needs as many GPUs; this machine offers ", gpus,
-          gpus == 0 ? ": it has none, or muster-worker is built for the CPU only "
-                      "(docs/how-to/gpu.md)"
-                    : ""));
+      return absl::InvalidArgumentError(
+          absl::StrCat(file_.name, ": device: found cuda with world_size ", file_.spec.world_size(),
+                       ", which needs as many GPUs; this machine offers ", gpus,
+                       gpus == 0 ? ": it has none, or muster-worker is built for the CPU only "
+                                   "(docs/how-to/gpu.md)"
+                                 : ""));
     }
     return absl::DeadlineExceededError(
         absl::StrCat("the agent of this run did not start; the last lines of the log of its "
@@ -138,7 +141,7 @@ class Run {
     stopper_.CoordinatorRuns([this] { coordinator_->Leave(); });
     const ExitCode code = RunAt(coordinator_->address(), kLocalRetry);
     if (code != kUnreachable || stopper_.interrupted()) return code;
-    const auto exit = coordinator_->Exited();
+    const auto exit = coordinator_->Exited(kCoordinatorEnds);
     return FailWith(console_,
                     absl::StrCat("the coordinator of this run ",
                                  exit.has_value() ? exit->ToString() : "does not answer",
@@ -184,6 +187,12 @@ class Run {
       return ReportLeft(console_, *ended, options_.state, options_.file, options_.output);
     }
     const ExitCode code = ReportEnd(console_, *ended, options_.output);
+    if (ended->state() == v1::Job::CANCELLED && !options_.state.empty()) {
+      std::vector<std::string> words = ContinueFrom(console_->command_line, "");
+      words.push_back("--retry");
+      console_->err << "muster: this command goes on with job " << ended->id() << ":\n"
+                    << ShellLine(words) << std::endl;
+    }
     return stopper_.interrupted() && !stopper_.leaves() && code != kDone ? kInterrupted : code;
   }
 
@@ -200,7 +209,8 @@ class Run {
     if (coordinator_ != nullptr && stopper_.interrupted()) {
       coordinator_->Stop([this] { return stopper_.hurried(); });
     }
-    const auto exit = coordinator_ != nullptr ? coordinator_->Exited() : std::nullopt;
+    const auto exit =
+        coordinator_ != nullptr ? coordinator_->Exited(absl::ZeroDuration()) : std::nullopt;
     const bool in_order = exit == process::Exit{} && !stopper_.hurried();
     if (!stopper_.interrupted() && !in_order) {
       return absl::IsCancelled(why) ? kUnreachable : Fail(console_, why);
@@ -243,7 +253,10 @@ class Run {
       ASSIGN_OR_RETURN(const v1::ListJobsResponse list, client->List());
       const SameCommand same = Decide({list.jobs().begin(), list.jobs().end()}, options_.Path(),
                                       file_.spec, options_.mode(), options_.settings);
-      if (same.what == SameCommand::What::kSubmit) break;
+      if (same.what == SameCommand::What::kSubmit) {
+        if (!same.why.empty()) console_->err << same.why << std::endl;
+        break;
+      }
       if (same.what == SameCommand::What::kFailed || same.what == SameCommand::What::kRefuse) {
         return Refuse(same);
       }
@@ -317,8 +330,8 @@ void AddRun(CLI::App* app, Console* console, ExitCode* code) {
       ->type_name("N");
   auto* state = command->add_option(
       "--state", options->state,
-      "Keep the coordinator's state there; after a signal, a time limit or a kill, the same "
-      "command continues its job");
+      "Keep the coordinator's state there; after a kill, a time limit or a signal other than "
+      "Ctrl-C, the same command continues its job");
   state->type_name("DIR");
   auto* another = command->add_flag(
       "--new", options->another_job,

@@ -71,8 +71,8 @@ std::string Text(const std::vector<jobspec::Change>& changes) {
   Problems texts;
   for (const jobspec::Change& change : changes) {
     const auto shown = [](const std::string& value) { return value.empty() ? "left out" : value; };
-    texts.Add(absl::StrCat(change.path, ": ", shown(change.old_value), " -> ",
-                           shown(change.new_value)));
+    texts.Add(
+        absl::StrCat(change.path, ": ", shown(change.old_value), " -> ", shown(change.new_value)));
   }
   return texts.Text();
 }
@@ -80,8 +80,8 @@ std::string Text(const std::vector<jobspec::Change>& changes) {
 // The changes in the form of RetryJob. Empty: a change is not allowed, or has no such form.
 std::vector<std::string> AsSettings(const v1::Job& job, const v1::JobSpec& file,
                                     const std::vector<jobspec::Change>& changes) {
-  const v1::SpecProblems fixed = jobspec::FixedSettings(jobspec::ResolveDefaults(job.spec()),
-                                                        jobspec::ResolveDefaults(file));
+  const v1::SpecProblems fixed =
+      jobspec::FixedSettings(jobspec::ResolveDefaults(job.spec()), jobspec::ResolveDefaults(file));
   for (const v1::SpecProblem& problem : fixed.problems()) {
     const bool counts = std::any_of(
         changes.begin(), changes.end(),
@@ -92,29 +92,37 @@ std::vector<std::string> AsSettings(const v1::Job& job, const v1::JobSpec& file,
   for (const jobspec::Change& change : changes) {
     if (change.new_value.empty()) return {};
     // Numbers and words stay unquoted. A text in quotes is the same in YAML and in JSON.
-    const bool plain = std::all_of(
-        change.new_value.begin(), change.new_value.end(),
-        [](char c) { return absl::ascii_isalnum(c) || absl::StrContains("_.+-", c); });
-    settings.push_back(absl::StrCat(
-        change.path, "=",
-        plain ? change.new_value
-              : absl::StrCat("\"", absl::Utf8SafeCEscape(change.new_value), "\"")));
+    const bool plain = std::all_of(change.new_value.begin(), change.new_value.end(), [](char c) {
+      return absl::ascii_isalnum(c) || absl::StrContains("_.+-", c);
+    });
+    settings.push_back(
+        absl::StrCat(change.path, "=",
+                     plain ? change.new_value
+                           : absl::StrCat("\"", absl::Utf8SafeCEscape(change.new_value), "\"")));
   }
   return settings;
 }
 
-SameCommand Changed(const v1::Job& job, const std::string& changes) {
-  return {What::kRefuse, job, {},
+// may_change: the next attempt of the job can have the changes.
+SameCommand Changed(const v1::Job& job, const std::string& changes, bool may_change) {
+  return {What::kRefuse,
+          job,
+          {},
           absl::StrCat(Name(job), " has reached step ", job.step(),
-                       " with other settings: ", changes,
-                       ". With its own settings it goes on; --new begins another job")};
+                       " with other settings: ", changes, ". With its own settings it goes on; ",
+                       may_change ? "--retry goes on with the new ones; " : "",
+                       "--new begins another job")};
 }
 
 SameCommand DecideUnfinished(const v1::Job& job, const std::string& job_file,
-                             const v1::JobSpec& spec, RerunMode mode) {
-  const std::string changes = Text(ChangesOf(job, spec, {}));
+                             const v1::JobSpec& spec, RerunMode mode,
+                             const std::vector<std::string>& settings) {
+  const std::vector<jobspec::Change> differences = ChangesOf(job, spec, settings);
+  const std::string changes = Text(differences);
   if (!changes.empty() && !IsOf(job, job_file)) {
-    return {What::kRefuse, job, {},
+    return {What::kRefuse,
+            job,
+            {},
             absl::StrCat("the state directory holds the unfinished ", Name(job),
                          ", which has another job file; finish it with its own job file, or use "
                          "another --state")};
@@ -125,8 +133,17 @@ SameCommand DecideUnfinished(const v1::Job& job, const std::string& job_file,
   if (mode == RerunMode::kAnotherJob) {
     return {What::kStop, job, {}, absl::StrCat("job ", job.id(), " is stopped, because of --new")};
   }
-  if (!changes.empty()) return Changed(job, changes);
-  return {What::kFollow, job, {},
+  if (!changes.empty()) {
+    const bool may_change = AsSettings(job, spec, differences).size() == differences.size();
+    if (mode != RerunMode::kNextAttempt || !may_change) return Changed(job, changes, may_change);
+    return {What::kStop,
+            job,
+            {},
+            absl::StrCat("job ", job.id(), " is stopped, so that --retry can change settings")};
+  }
+  return {What::kFollow,
+          job,
+          {},
           absl::StrCat("job ", job.id(), " continues; it had reached step ", job.step())};
 }
 
@@ -136,7 +153,9 @@ SameCommand Decide(const std::vector<v1::Job>& jobs, const std::string& job_file
                    const v1::JobSpec& spec, RerunMode mode,
                    const std::vector<std::string>& settings) {
   for (const v1::Job& job : jobs) {
-    if (!client::HasEnded(job.state())) return DecideUnfinished(job, job_file, spec, mode);
+    if (!client::HasEnded(job.state())) {
+      return DecideUnfinished(job, job_file, spec, mode, settings);
+    }
   }
   const auto newest = std::find_if(jobs.begin(), jobs.end(),
                                    [&](const v1::Job& job) { return IsOf(job, job_file); });
@@ -147,24 +166,36 @@ SameCommand Decide(const std::vector<v1::Job>& jobs, const std::string& job_file
   }
   if (newest->state() == v1::Job::SUCCEEDED) {
     if (mode != RerunMode::kNextAttempt) return {};
-    return {What::kRefuse, *newest, {},
+    return {What::kRefuse,
+            *newest,
+            {},
             absl::StrCat("--retry: ", Name(*newest), " SUCCEEDED: there is nothing left to do")};
   }
   const bool out_of_time = newest->reason() == "TIME_LIMIT";
-  if (newest->state() == v1::Job::CANCELLED && mode != RerunMode::kNextAttempt) return {};
+  if (newest->state() == v1::Job::CANCELLED && mode != RerunMode::kNextAttempt) {
+    return {What::kSubmit,
+            {},
+            {},
+            absl::StrCat("another job begins; job ", newest->id(), " was stopped at step ",
+                         newest->step(), ", and --retry would go on with it")};
+  }
   const std::vector<jobspec::Change> changes = ChangesOf(*newest, spec, settings);
   if (mode == RerunMode::kNextAttempt || out_of_time) {
     const std::vector<std::string> may_change = AsSettings(*newest, spec, changes);
-    if (may_change.size() != changes.size()) return Changed(*newest, Text(changes));
+    if (may_change.size() != changes.size()) {
+      return Changed(*newest, Text(changes), false);
+    }
     return {What::kNextAttempt, *newest, may_change,
             absl::StrCat("job ", newest->id(), ": ", newest->state_reason(), "; attempt ",
                          newest->attempt() + 1, " continues from its newest checkpoint",
                          changes.empty() ? "" : absl::StrCat(", with ", Text(changes)))};
   }
-  return {What::kFailed, *newest, {},
-          absl::StrCat(Name(*newest), " FAILED at step ", newest->step(), ": ",
-                       newest->state_reason(),
-                       changes.empty() ? "" : absl::StrCat("; changed since: ", Text(changes)))};
+  return {
+      What::kFailed,
+      *newest,
+      {},
+      absl::StrCat(Name(*newest), " FAILED at step ", newest->step(), ": ", newest->state_reason(),
+                   changes.empty() ? "" : absl::StrCat("; changed since: ", Text(changes)))};
 }
 
 namespace {
@@ -195,8 +226,8 @@ std::string NewestCheckpoint(const std::string& job_folder) {
        entry.increment(error)) {
     const auto name = manifest::ParseFinalName(entry->path().filename().string());
     if (!name.has_value()) continue;
-    if (newest.has_value() && std::tie(name->generation, name->step) <=
-                                  std::tie(newest->generation, newest->step)) {
+    if (newest.has_value() &&
+        std::tie(name->generation, name->step) <= std::tie(newest->generation, newest->step)) {
       continue;
     }
     newest = name;

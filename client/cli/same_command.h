@@ -23,7 +23,7 @@ enum class RerunMode {
 
 struct SameCommand {
   enum class What {
-    // There is no job to continue.
+    // There is no job to continue. `why` names a stopped job that --retry would continue.
     kSubmit,
     // Follow `job`, which has not ended.
     kFollow,

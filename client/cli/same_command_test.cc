@@ -58,6 +58,10 @@ TEST(SameCommand, AChangedFileIsRefusedWithTheSettingAndBothValues) {
   const SameCommand another = Decided({JobOf("a", v1::Job::RUNNING, "/other.yaml", 0.5)});
   EXPECT_EQ(another.what, What::kRefuse);
   EXPECT_THAT(another.why, HasSubstr("the unfinished job a of /other.yaml"));
+  EXPECT_THAT(same.why, HasSubstr("--retry goes on with the new ones"));
+  const SameCommand retried =
+      Decided({JobOf("a", v1::Job::RUNNING, "/job.yaml", 0.5)}, RerunMode::kNextAttempt);
+  EXPECT_EQ(retried.what, What::kStop) << "only a job that has ended has a next attempt";
   v1::Job late = JobOf("a", v1::Job::FAILED, "/job.yaml", 0.5);
   late.set_reason("TIME_LIMIT");
   late.mutable_spec()->set_seed(4);
@@ -119,6 +123,8 @@ TEST(SameCommand, OneThatHasEndedIsFollowedByAnotherUnlessItFailed) {
   EXPECT_EQ(Decided({}).what, What::kSubmit);
   EXPECT_EQ(Decided({JobOf("a", v1::Job::SUCCEEDED)}).what, What::kSubmit);
   EXPECT_EQ(Decided({JobOf("a", v1::Job::CANCELLED)}).what, What::kSubmit);
+  EXPECT_THAT(Decided({JobOf("a", v1::Job::CANCELLED)}).why,
+              HasSubstr("job a was stopped at step"));
   EXPECT_EQ(Decided({JobOf("a", v1::Job::FAILED, "/other.yaml")}).what, What::kSubmit);
   EXPECT_EQ(Decided({JobOf("a", v1::Job::FAILED)}, RerunMode::kGoOn, "").what, What::kSubmit);
   EXPECT_EQ(Decided({JobOf("b", v1::Job::SUCCEEDED), JobOf("a", v1::Job::FAILED)}).what,

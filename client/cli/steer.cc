@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
 #include "client/cli/download.h"
-#include "client/cli/partial_file.h"
+#include "client/files/partial_file.h"
 #include "client/cli/terminal/escaped_stream.h"
 #include "client/cli/terminal/operation_text.h"
 #include "common/status/status.h"

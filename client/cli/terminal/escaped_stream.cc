@@ -42,13 +42,18 @@ int EscapedStream::Buffer::sync() {
   return to_->good() ? 0 : -1;
 }
 
-std::ostream& EraseLine(std::ostream& out) {
+// Writes control characters of our own to a stream that may escape all others.
+std::ostream& WriteControl(std::ostream& out, const std::string& control) {
   auto* const escaped = dynamic_cast<EscapedStream*>(&out);
-  if (escaped == nullptr) return out << kEraseLine;
+  if (escaped == nullptr) return out << control;
   escaped->buffer_.WriteRest();
-  escaped->buffer_.WriteAsItIs(kEraseLine);
+  escaped->buffer_.WriteAsItIs(control);
   return out;
 }
+
+std::ostream& EraseLine(std::ostream& out) { return WriteControl(out, kEraseLine); }
+std::ostream& StartGreen(std::ostream& out) { return WriteControl(out, "\x1b[32m"); }
+std::ostream& EndGreen(std::ostream& out) { return WriteControl(out, "\x1b[0m"); }
 
 std::string CutToColumns(const std::string& line, int columns) {
   if (columns <= 0) return line;

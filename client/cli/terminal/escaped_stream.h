@@ -17,7 +17,7 @@ class EscapedStream : public std::ostream {
   ~EscapedStream() override;
 
  private:
-  friend std::ostream& EraseLine(std::ostream& out);
+  friend std::ostream& WriteControl(std::ostream& out, const std::string& control);
 
   class Buffer : public std::streambuf {
    public:
@@ -43,6 +43,9 @@ class EscapedStream : public std::ostream {
 inline constexpr char kEraseLine[] = "\r\x1b[K";
 // Writes kEraseLine as it is: out << EraseLine << "the new text".
 std::ostream& EraseLine(std::ostream& out);
+// Begin and end a text in green: out << StartGreen << "the text" << EndGreen.
+std::ostream& StartGreen(std::ostream& out);
+std::ostream& EndGreen(std::ostream& out);
 
 // Returns the beginning of the line that leaves the last of `columns` columns free. Some terminals
 // go to the next line once the last column is written. A line that is redrawn in place must not

@@ -1,4 +1,4 @@
-#include "client/cli/pack.h"
+#include "client/cli/data/pack.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

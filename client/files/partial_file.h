@@ -1,7 +1,7 @@
 // Files that have a temporary name until they are complete: a file that is written at once, and a
 // file that arrives in pieces.
-#ifndef MUSTER_CLIENT_CLI_PARTIAL_FILE_H_
-#define MUSTER_CLIENT_CLI_PARTIAL_FILE_H_
+#ifndef MUSTER_CLIENT_FILES_PARTIAL_FILE_H_
+#define MUSTER_CLIENT_FILES_PARTIAL_FILE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,7 @@
 #include "common/files/hash.h"
 #include "common/files/hashing_writer.h"
 
-namespace muster::cli {
+namespace muster::client {
 
 // The calls are Create, Append..., MakeDurable, Publish. An object that is destroyed before Publish
 // leaves no file. Threading: one thread. Errors: those of common/files.
@@ -82,6 +82,6 @@ class PartialFile {
   uint64_t bytes_ = 0;
 };
 
-}  // namespace muster::cli
+}  // namespace muster::client
 
-#endif  // MUSTER_CLIENT_CLI_PARTIAL_FILE_H_
+#endif  // MUSTER_CLIENT_FILES_PARTIAL_FILE_H_

@@ -1,4 +1,4 @@
-#include "client/cli/partial_file.h"
+#include "client/files/partial_file.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -17,7 +17,7 @@
 #include "common/files/files.h"
 #include "common/status/status.h"
 
-namespace muster::cli {
+namespace muster::client {
 
 StagedFile::StagedFile(std::string path) : path_(std::move(path)) {}
 
@@ -167,4 +167,4 @@ void PartialFile::Discard() {
   if (Names(part_, fd_)) unlink(part_.c_str());
 }
 
-}  // namespace muster::cli
+}  // namespace muster::client

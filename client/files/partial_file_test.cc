@@ -1,4 +1,4 @@
-#include "client/cli/partial_file.h"
+#include "client/files/partial_file.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "common/files/hash.h"
 #include "common/files/temp_dir.h"
 
-namespace muster::cli {
+namespace muster::client {
 namespace {
 
 class PartialFileTest : public testing::Test {
@@ -95,4 +95,4 @@ TEST_F(PartialFileTest, ANameThatCannotBeUsedIsFoundBeforeAnythingArrives) {
 }
 
 }  // namespace
-}  // namespace muster::cli
+}  // namespace muster::client

@@ -1,7 +1,7 @@
 // Makes token files (docs/reference/job-file.md, data.*.tokens) from any files: every byte is a
 // token.
-#ifndef MUSTER_CLIENT_CLI_PACK_H_
-#define MUSTER_CLIENT_CLI_PACK_H_
+#ifndef MUSTER_CLIENT_CLI_DATA_PACK_H_
+#define MUSTER_CLIENT_CLI_DATA_PACK_H_
 
 #include <cstdint>
 #include <functional>
@@ -45,23 +45,6 @@ absl::Status CheckPackInputs(const std::vector<std::string>& inputs, const std::
 absl::StatusOr<std::vector<PackedFile>> Pack(const PackOptions& options,
                                              const std::function<bool()>& interrupted);
 
-// Options for a tokenizer of Hugging Face. The Python package `muster` (client/python,
-// muster.data.pack) runs the tokenizer, because the library `tokenizers` is a Python library.
-struct TokenizerOptions {
-  std::string tokenizer;  // the path of a tokenizer.json
-  // A token that is added after each input; may be empty.
-  std::string separator;
-  // The program that runs Python: a path, or a name that is looked up in $PATH.
-  std::string python = "python3";
-};
-
-// Works as Pack, with each input as one text in UTF-8. The tokens are uint16, or uint32 if the
-// tokenizer has more than 65536 tokens. Writes a sidecar beside each file
-// (common/tokenizer/sidecar.h). FAILED_PRECONDITION: Python, or a package of Python, is missing.
-absl::StatusOr<std::vector<PackedFile>> PackWithTokenizer(const PackOptions& options,
-                                                          const TokenizerOptions& tokenizer,
-                                                          const std::function<bool()>& interrupted);
-
 }  // namespace muster::cli
 
-#endif  // MUSTER_CLIENT_CLI_PACK_H_
+#endif  // MUSTER_CLIENT_CLI_DATA_PACK_H_
