@@ -1,6 +1,8 @@
 """`muster run`: a private coordinator, of which no process and no file is left."""
 
+import json
 import os
+import shutil
 import signal
 
 import pytest
@@ -43,6 +45,35 @@ def test_ctrl_c_stops_everything(muster, moment):
     else:
         harness.eventually(lambda: muster.processes("musterd"), "run starts its coordinator")
     # To the whole foreground group, as a terminal does.
+    os.killpg(run.pid, signal.SIGINT)
+    muster.wait(run, expect=130)
+    muster.assert_no_process(at_once=True)
+
+
+def test_a_coordinator_that_cannot_start_its_agent_says_why(muster, tmp_path):
+    without_agent = tmp_path / "bin"
+    shutil.copytree(
+        muster.programs, without_agent, ignore=shutil.ignore_patterns("muster-agent")
+    )
+    muster.programs = without_agent
+    result = muster.cli("run", jobs.write_job(muster.folder), expect=None)
+    assert result.code not in (0, 100), result.err
+    assert "muster-agent" in result.err and "No such file" in result.err, result.err
+    muster.assert_no_process(at_once=True)
+
+
+def test_a_second_run_with_the_state_of_a_running_one_leaves_the_first_alone(muster):
+    job_file = jobs.write_job(muster.folder, stages=[{"fit": {"steps": 1000000}}])
+    state = muster.folder / "run"
+    run = muster.spawn("muster", "run", job_file, "--state", state)
+    harness.eventually(
+        lambda: list(muster.folder.glob("checkpoints/*/step-*[0-9]")), "a checkpoint is there"
+    )
+    refused = muster.cli("run", job_file, "--state", state, expect=1)
+    assert "is in use by another run or musterd" in refused.err, refused.err
+    with muster.variables({"MUSTER_ADDRESS": str(state)}):
+        listed = json.loads(muster.cli("list", "-o", "json").out)["jobs"]
+    assert [(job["state"], job["generation"]) for job in listed] == [("RUNNING", "1")]
     os.killpg(run.pid, signal.SIGINT)
     muster.wait(run, expect=130)
     muster.assert_no_process(at_once=True)
