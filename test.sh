@@ -10,8 +10,9 @@
 #                     this, so nothing lands without it.
 #   ./test.sh --long [arguments of tests/faults/long.py]
 #                     many seeds of faults and simulated schedules, every combination of factors,
-#                     the sanitizers over code that includes LibTorch, and the packages
-#                     installed in a Debian without compiler, about 9 minutes of them;
+#                     the sanitizers over code that includes LibTorch, exported files in
+#                     llama.cpp, and the packages installed in a Debian without compiler, about 9
+#                     minutes of them;
 #                     again: goes on with what is left (tests/faults/results/long.tsv says what
 #                     has passed).
 set -uo pipefail
@@ -42,7 +43,8 @@ sanitizer() {
 
 if [[ "${1:-}" == --long ]]; then
   shift
-  third_party/install.sh --packages && third_party/install.sh --tests || exit 1
+  third_party/install.sh --packages && third_party/install.sh --tests &&
+    third_party/install.sh --long || exit 1
   bazel build //client/cli:muster //coordinator:musterd //worker/agent:muster-agent \
     //worker:muster-worker //tests/process:paced.so //tests/simulation:simulate \
     //deploy/package:wheel //deploy/package:tarball //deploy/package:deb_muster \

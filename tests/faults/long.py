@@ -10,10 +10,11 @@ failed one is run again the next time, and its line is replaced. Simulated sched
 --output-base, the kinds "asan" and "tsan" are the tests that tests/asan_long.txt and
 tests/tsan_long.txt name, one by one: the strategy is the test's label. The kind "combinations" is
 the tests with several factors, in every combination (tests/cases.py): the strategy is the label,
-too. The kind "fuzz" is five minutes of each target of tests/fuzz, and "fuzz_planted" shows that
-each finds a planted bug: the strategy is the target. With --packages, the kind "packages" installs
-what is in this folder in a Debian without compiler, trains, and removes it. It needs root; the
-strategy is what is installed (tests/package/clean_root.py).
+too. The kind "llama_cpp" is the test that runs exported files in llama.cpp. The kind "fuzz" is five
+minutes of each target of tests/fuzz, and "fuzz_planted" shows that each finds a planted bug: the
+strategy is the target. With --packages, the kind "packages" installs what is in this folder in a
+Debian without compiler, trains, and removes it. It needs root; the strategy is what is installed
+(tests/package/clean_root.py).
 --only leaves out the strategies that do not match the pattern.
 Ends with 0 once all have passed, with 3 while some are left, with 1 where one has failed."""
 
@@ -49,6 +50,8 @@ COMBINATIONS = "combinations"
 FUZZED = {"fuzz": [], "fuzz_planted": ["--planted"]}
 FUZZ = HERE.parent / "fuzz/fuzz.py"
 PACKAGES = "packages"
+# Tests that run only here, each a kind of its own.
+OWN_TESTS = {"llama_cpp": "//tests/python:llama_cpp_test"}
 INSTALLED = ("debs", "tarball", "wheel")
 # Simulated schedules that are played together, about a minute of them.
 PIECE = 5000
@@ -208,7 +211,7 @@ def main():
     results = Results(arguments.results)
     sanitizers = SANITIZERS if arguments.output_base else ()
     packages = [PACKAGES] if arguments.packages and os.geteuid() == 0 else []
-    everything = [*plans.KINDS, *sanitizers, COMBINATIONS, *FUZZED, *packages]
+    everything = [*plans.KINDS, *sanitizers, COMBINATIONS, *OWN_TESTS, *FUZZED, *packages]
     kinds = arguments.kinds.split(",") if arguments.kinds else everything
     cases = []
     for kind in kinds:
@@ -217,6 +220,9 @@ def main():
             continue
         if kind == COMBINATIONS:
             cases += [(kind, "0", label) for label in tests_with_factors()]
+            continue
+        if kind in OWN_TESTS:
+            cases.append((kind, "0", OWN_TESTS[kind]))
             continue
         if kind in FUZZED:
             cases += [(kind, "0", target) for target in fuzz_targets()]
@@ -257,11 +263,11 @@ def main():
             print(f"{verdict} {kind} {seed} {seconds:.1f} s: {told[:2000]}", flush=True)
             failed += verdict == "FAILED"
             continue
-        if kind in (*SANITIZERS, *FUZZED, COMBINATIONS, PACKAGES):
+        if kind in (*SANITIZERS, *FUZZED, COMBINATIONS, *OWN_TESTS, PACKAGES):
             begun = time.monotonic()
             if kind == PACKAGES:
                 played = installed(arguments.packages, strategy)
-            elif kind == COMBINATIONS:
+            elif kind == COMBINATIONS or kind in OWN_TESTS:
                 played = combined(strategy)
             elif kind in FUZZED:
                 played = fuzzed(kind, strategy)
