@@ -11,6 +11,7 @@
 #include "ATen/ops/matmul.h"
 #include "ATen/ops/scaled_dot_product_attention.h"
 #include "ATen/ops/softmax.h"
+#include "worker/device/host_values.h"
 
 namespace muster::models {
 namespace {
@@ -25,10 +26,9 @@ at::Tensor Seen(int64_t length, int64_t window, c10::Device device) {
 
 // Returns the lengths of the documents in a row. positions: int64 [C] on the CPU, contiguous.
 std::vector<int64_t> LengthsOf(const at::Tensor& positions) {
-  const int64_t* const at = positions.const_data_ptr<int64_t>();
   std::vector<int64_t> lengths;
-  for (int64_t i = 0; i < positions.numel(); ++i) {
-    if (i == 0 || at[i] == 0) lengths.push_back(0);
+  for (const int64_t position : device::HostValues<int64_t>(positions)) {
+    if (lengths.empty() || position == 0) lengths.push_back(0);
     ++lengths.back();
   }
   return lengths;
