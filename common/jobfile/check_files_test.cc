@@ -92,7 +92,7 @@ TEST(CheckFiles, ReadsTheConfigurationOfAModelFolder) {
   problems = CheckFiles(spec);
   ASSERT_EQ(problems.problems_size(), 1) << problems.DebugString();
   EXPECT_THAT(problems.problems(0).message(), HasSubstr("config.json: does not fit model.hf"));
-  EXPECT_THAT(problems.problems(0).message(), HasSubstr("found 'mamba'"));
+  EXPECT_THAT(problems.problems(0).message(), HasSubstr(R"(found "mamba")"));
 }
 
 TEST(CheckFiles, NamesAnExportThatWouldReplaceAFileOfSomebodyElse) {
