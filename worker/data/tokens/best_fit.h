@@ -22,10 +22,11 @@ struct Packing {
 };
 
 // lengths: of each document, 1 to `room`. Takes the documents from the longest to the shortest,
-// those of one length in their order. Each goes into the sample with the least free room in which
-// it fits; of several such samples, into the one that was begun first; if there is none, into a new
-// sample. Samples are in the order in which they were begun, and their documents in the order in
-// which they were taken. Time: documents x log(room).
+// those of one length in their order. A document goes into the sample with the least free room that
+// is enough. If several samples have this room, the document goes into the sample that was begun
+// first; if no sample has enough room, the document begins a new sample. Samples are in the order
+// in which they were begun, and the documents of a sample in the order in which they were taken.
+// Time: documents x log(room).
 Packing PackBestFit(std::span<const int64_t> lengths, int64_t room);
 
 // One document in each sample.

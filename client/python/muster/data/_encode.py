@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from muster.data import _shapes, _tokenizer
+from muster.data._counts import Counts
 from muster.data._records import Chunk, RecordError, records_of
 
 if TYPE_CHECKING:
@@ -41,10 +42,9 @@ class Settings:
 
 
 @dataclasses.dataclass
-class Encoded:
+class Encoded(Counts):
     """The documents of a chunk, one after the other."""
 
-    records: int = 0
     tokens: bytes = b""
     trained: bytes = b""  # 0 or 1 for each token
     lengths: list[int] = dataclasses.field(default_factory=list)
@@ -54,21 +54,6 @@ class Encoded:
     damaged: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     # Places of records without any trained token, and why.
     untrained: list[tuple[str, str]] = dataclasses.field(default_factory=list)
-    # Records that were longer than allowed, and their trained tokens that are left out.
-    longer: int = 0
-    lost: int = 0
-    longest: int = 0
-    longest_at: str = ""
-    # Turns that end without a token that ends a turn.
-    endless: int = 0
-    # Trained turns without any text, and the place of the first one.
-    empty: int = 0
-    empty_at: str = ""
-    # Prompts that are joined to their completions without the chat template that there is.
-    joined: int = 0
-    # Messages that the template does not write, and the place of the first one.
-    left_out: int = 0
-    left_out_at: str = ""
     # Fields of messages that nothing reads.
     unused: set[str] = dataclasses.field(default_factory=set)
     uses_date: bool = False
